@@ -40,9 +40,10 @@ as_root() {
     fi
 }
 
-# ensure_packages PACKAGE…: installs those that are missing, and says so. Nothing missing: instant.
-ensure_packages() {
-    local missing=() package
+# missing_packages PACKAGE…: sets `missing` to those that are not there.
+missing_packages() {
+    local package
+    missing=()
     for package in "$@"; do
         case "$package" in
             openjdk-*-jdk-*) command -v javac >/dev/null && continue ;;
@@ -54,7 +55,23 @@ ensure_packages() {
         esac
         installed "$package" || missing+=("$package")
     done
+}
+
+# ensure_packages PACKAGE…: installs those that are missing, and says so. Nothing missing: instant.
+# Two scripts that run at once take turns, as apt refuses the second.
+ensure_packages() {
+    local missing lock
+    missing_packages "$@"
     ((${#missing[@]} > 0)) || return 0
+    exec {lock}>"${TMPDIR:-/tmp}/carillon-packages-$(id -u)"
+    flock "$lock"
+    missing_packages "$@"
+    if ((${#missing[@]} > 0)); then install_packages "${missing[@]}"; fi
+    exec {lock}>&-
+}
+
+install_packages() {
+    local missing=("$@")
     command -v apt-get >/dev/null || fail "no apt-get here; please install: ${missing[*]}"
     if ((EUID != 0)) && ! command -v sudo >/dev/null; then
         fail "needs root, and there is no sudo; please run as root: apt-get install ${missing[*]}"

@@ -1,14 +1,14 @@
 import EventLoop
 import Glibc
-import PushStorage
 import ServiceKit
 import Settings
+import Storage
 
-// The operator's command. It reads the same variables as the services, talks to Postgres and Kafka
-// itself and to no service, so it works where none of them runs.
+// The operator's command. It reads the same variables as the services, and connects to Postgres and
+// Kafka itself but to no service, so it works where none of them runs.
 //
-// Exit codes: 0 done; 1 failed; 64 a command line that cannot be used; 78 a variable that cannot;
-// with `push send --wait` also 3, some were not delivered, and 4, nobody was targeted.
+// Exit codes: 0 done; 1 failed; 64 an invalid command line; 78 an invalid variable; with
+// `push send --wait` also 3, some were not delivered, and 4, no device was targeted.
 
 @main
 struct CLI {
@@ -30,18 +30,13 @@ struct CLI {
     static func run(_ words: [String], on loop: EventLoop) async -> Int32 {
         do {
             return try await answer(words, on: loop)
-        } catch let error as ConfigurationError {
-            Terminal.complain("carillon: \(error.description)")
-            return 78
-        } catch let error as SchemaTooNew {
-            Terminal.complain("carillon: \(error.description)")
-            return 78
-        } catch let error as CommandFailure {
-            Terminal.complain("carillon: \(error.description)")
-            return error.exitCode
         } catch {
             Terminal.complain("carillon: \(error)")
-            return 1
+            return switch error {
+            case is ConfigurationError, is SchemaTooNew: 78
+            case let failure as CommandFailure: failure.exitCode
+            default: 1
+            }
         }
     }
 

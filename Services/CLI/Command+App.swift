@@ -1,15 +1,15 @@
 import Cryptography
+import InstallationStorage
 import JSON
 import PushCore
-import PushStorage
 import ServiceKit
+import Storage
+import StorageAdmin
 
 extension Command {
     static let appCreate = Command(
-        words: ["app", "create"],
-        summary: "creates an app and prints its keys, this once",
-        operands: ["app"],
-        requiredOperands: 1,
+        "app create <app>",
+        "Create an app and print its keys once",
         options: [
             .value("--app-key-file", "<file>", "the app key that shipped clients carry"),
             .value("--master-key-file", "<file>", "the master key that backends carry"),
@@ -40,86 +40,62 @@ extension Command {
                 masterKeyDigest: sha256(Array(masterKey.utf8))
             )
         )
-        try await context.audit("app create", app: id)
-        if arguments.has("--json") {
-            Terminal.say([
-                "id": .string(id), "appKey": .string(appKey), "masterKey": .string(masterKey),
-            ])
-        } else {
-            Terminal.say(
-                """
-                created the app \(id)
-                app key:     \(appKey)
-                master key:  \(masterKey)
-                Keep them now: they are not shown again.
-                """
-            )
-        }
-        return 0
+        try await context.audit("app create", id)
+        return arguments.answer(
+            ["id": .string(id), "appKey": .string(appKey), "masterKey": .string(masterKey)],
+            """
+            created the app \(id)
+            app key:     \(appKey)
+            master key:  \(masterKey)
+            Keep them now: they are not shown again.
+            """
+        )
     }
 
     static let appList = Command(
-        words: ["app", "list"],
-        summary: "lists the apps",
-        options: [json]
+        "app list",
+        "List apps"
     ) { arguments, context in
-        let apps = try await context.database().apps.list()
-        if arguments.has("--json") {
-            Terminal.say(.array(apps.map { .object(shown($0)) }))
-        } else if apps.isEmpty {
-            Terminal.say("no app yet: carillon app create <app>")
-        } else {
-            Terminal.say(Terminal.table(apps.map { [$0.id, "created \($0.createdAt.iso8601)"] }))
-        }
-        return 0
+        Listing(
+            try await context.database().apps.list(),
+            columns: [
+                .members(shown), .cell { $0.id }, .cell { "created \($0.createdAt.iso8601)" },
+            ],
+            empty: "no apps; create one with carillon app create <app>"
+        ).say(arguments)
     }
 
     static let appShow = Command(
-        words: ["app", "show"],
-        summary: "shows an app and its credentials, no keys and no secrets",
-        operands: ["app"],
-        requiredOperands: 1,
-        options: [json]
+        "app show <app>",
+        "Show an app's settings, links and credentials, without secrets"
     ) { arguments, context in
         let database = try await context.database()
         let app = try await existing(try arguments.operand(0, "app"), database)
         let credentials = try await database.credentials.list(app: app.id)
         let links = try await database.appLinks.list(app.id)
         let installations = try await database.installations.count(app: app.id)
-        if arguments.has("--json") {
-            var object = shown(app)
-            object["installations"] = JSONValue(installations)
-            object["credentials"] = .array(credentials.map { .object(shownCredential($0)) })
-            object["links"] = .array(links.map { .object($0.json) })
-            Terminal.say(.object(object))
-            return 0
-        }
+        var object = shown(app)
+        object["installations"] = JSONValue(installations)
+        object["credentials"] = .array(credentials.map { .object(shownCredential($0)) })
+        object["links"] = .array(links.map { .object($0.json) })
         var rows = [
             ["app", app.id], ["created", app.createdAt.iso8601],
             ["installations", String(installations)],
         ]
         for line in AppSettings(app.settings).lines { rows.append(["setting", line]) }
-        for credential in credentials {
-            rows.append([
-                "credential",
-                "\(credential.platform.rawValue) \(credential.name) \(credential.summaryText)",
-            ])
+        rows += credentials.map {
+            ["credential", "\($0.platform.rawValue) \($0.name) \($0.summaryText)"]
         }
         if credentials.isEmpty {
             rows.append(["credential", "none: carillon credentials set …"])
         }
         for link in links { rows.append(["link", link.shown]) }
-        Terminal.say(Terminal.table(rows))
-        return 0
+        return arguments.answer(object, lines: rows)
     }
 
     static let appSet = Command(
-        words: ["app", "set"],
-        summary: "changes settings of an app, all of them or none; app show lists what there are",
-        operands: ["app", "name=value"],
-        requiredOperands: 2,
-        repeatsLastOperand: true,
-        options: [json]
+        "app set <app> <name=value> …",
+        "Change settings of an app, all or none; app show lists them"
     ) { arguments, context in
         let texts = Array(arguments.operands.dropFirst())
         let change = try settings(texts)
@@ -128,16 +104,11 @@ extension Command {
         guard let app = try await database.apps.change(id, settings: change) else {
             throw try await noApp(id, database)
         }
-        try await context.audit("app set", app: id, targets: texts)
-        if arguments.has("--json") {
-            Terminal.say(.object(shown(app)))
-        } else {
-            Terminal.say("\(app.id): \(texts.joined(separator: " "))")
-        }
-        return 0
+        try await context.audit("app set", id, texts)
+        return arguments.answer(shown(app), "\(app.id): \(texts.joined(separator: " "))")
     }
 
-    /// What `name=value`s change together.
+    /// Combines the changes of several `name=value`.
     private static func settings(_ texts: [String]) throws -> JSONObject {
         var changes: JSONObject = [:]
         for text in texts {
@@ -159,22 +130,22 @@ extension Command {
         return changes
     }
 
-    /// The app, or the failure that every command has for a name of none.
+    /// Returns the app, or throws the failure that every command has for an unknown app.
     static func existing(_ id: String, _ database: PushDatabase) async throws -> StoredApp {
-        // What no app may be called is not asked for: it may be no text for Postgres.
+        // An invalid id is not queried: Postgres may be unable to store it.
         guard AppID.isWellFormed(id), let app = try await database.apps.find(id) else {
             throw try await noApp(id, database)
         }
         return app
     }
 
-    /// That no app is called this, and which one is nearly.
+    /// Returns the failure for an unknown app, with the most similar id.
     static func noApp(_ id: String, _ database: PushDatabase) async throws -> CommandFailure {
         noApp(id, among: try await database.apps.list().map(\.id))
     }
 
     static func noApp(_ id: String, among ids: [String] = []) -> CommandFailure {
-        CommandFailure("no app is called \(id)\(didYouMean(id, among: ids))")
+        CommandFailure("there is no app \(id)\(didYouMean(id, among: ids))")
     }
 
     private static func shown(_ app: StoredApp) -> JSONObject {
@@ -186,7 +157,7 @@ extension Command {
         ]
     }
 
-    /// A key of a file, or a random one: 32 bytes, as 43 characters that are safe in a URL.
+    /// Reads a key from a file, or makes a random one: 32 bytes, as 43 characters that are safe in a URL.
     static func key(
         _ option: String,
         _ arguments: Arguments,
@@ -194,7 +165,7 @@ extension Command {
     ) throws -> String {
         guard let path = arguments.value(option) else { return Base64.encodeURL(randomBytes(32)) }
         let key = try context.line(ofFile: path, option)
-        // A comma parts the key from "master" in X-LC-Key, a colon user from password in Basic.
+        // In X-LC-Key a comma separates the key from "master", in Basic a colon the user from the password.
         guard (8...256).contains(key.utf8.count),
             key.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f && $0 != 0x2c && $0 != 0x3a })
         else {

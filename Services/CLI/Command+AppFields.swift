@@ -1,14 +1,13 @@
+import InstallationStorage
 import JSON
 import PushCore
-import PushStorage
 import ServiceKit
+import Storage
 
 extension Command {
     static let appFields = Command(
-        words: ["app", "fields"],
-        summary: "lists what the fields hold that the app added to its objects",
-        operands: ["app"],
-        requiredOperands: 1,
+        "app fields <app>",
+        "List the custom fields of an app's objects and their types",
         options: [
             .value("--drop", "<name>", "forget what a field holds: the next value decides"),
             .value("--class", "_Installation|_User", "of this class alone"),
@@ -26,8 +25,11 @@ extension Command {
             className == nil || $0.className == className
         }
         guard let name = arguments.value("--drop") else {
-            say(fields, arguments)
-            return 0
+            return Listing(
+                fields,
+                columns: fieldColumns,
+                empty: "no custom fields; the first value saved in a field sets its type"
+            ).say(arguments)
         }
         let named = fields.filter { $0.name.utf8.elementsEqual(name.utf8) }
         guard let field = named.first else {
@@ -38,7 +40,7 @@ extension Command {
             )
         }
         guard named.count == 1 else {
-            throw ArgumentsError("\(name) is a field of several classes: say which by --class")
+            throw ArgumentsError("several classes have a field \(name); choose one with --class")
         }
         guard
             try await database.fields.drop(
@@ -49,41 +51,21 @@ extension Command {
         else { throw CommandFailure("no field of \(app.id) is called \(name)") }
         try await context.audit(
             "app fields drop",
-            app: app.id,
-            targets: ["\(field.className).\(field.name)", field.type.text]
+            app.id,
+            ["\(field.className).\(field.name)", field.type.text]
         )
-        if arguments.has("--json") {
-            var object = shown(field)
-            object["did"] = "dropped"
-            Terminal.say(.object(object))
-        } else {
-            Terminal.say(
-                "\(field.className).\(field.name) held \(field.type.text): the next value decides"
-            )
-        }
-        return 0
+        var object = Listing([field], columns: fieldColumns).object(field)
+        object["did"] = "dropped"
+        return arguments.answer(
+            object,
+            "\(field.className).\(field.name) held \(field.type.text): the next value decides"
+        )
     }
 
-    private static func say(_ fields: [FieldStore.StoredField], _ arguments: Arguments) {
-        if arguments.has("--json") {
-            Terminal.say(.array(fields.map { .object(shown($0)) }))
-        } else if fields.isEmpty {
-            Terminal.say("no field yet: the first value that is saved in one decides what it holds")
-        } else {
-            Terminal.say(
-                Terminal.table(
-                    fields.map {
-                        [$0.className, $0.name, $0.type.text, "since \($0.since.iso8601)"]
-                    }
-                )
-            )
-        }
-    }
-
-    private static func shown(_ field: FieldStore.StoredField) -> JSONObject {
+    private static var fieldColumns: [Listing<FieldStore.StoredField>.Column] {
         [
-            "class": .string(field.className), "name": .string(field.name),
-            "type": .string(field.type.text), "since": .string(field.since.iso8601),
+            .text("class", \.className), .text("name", \.name), .text("type", \.type.text),
+            .value("since", { .string($0.since.iso8601) }) { "since \($0.since.iso8601)" },
         ]
     }
 }

@@ -1,14 +1,13 @@
+import InstallationStorage
 import JSON
 import PushCore
-import PushStorage
 import ServiceKit
+import Storage
 
 extension Command {
     static let appIndex = Command(
-        words: ["app", "index"],
-        summary: "keeps an index for range queries on a field that the app added itself",
-        operands: ["app", "field"],
-        requiredOperands: 1,
+        "app index <app> [<field>]",
+        "Manage indexes for range queries on custom fields",
         options: [
             .value("--type", "number|date|text", "what the field holds; number without it"),
             .flag("--list", "only list those that there are"),
@@ -27,16 +26,21 @@ extension Command {
             }
             let database = try await context.database()
             _ = try await existing(app, database)
-            say(try await database.fieldIndexes.list(app: app), arguments)
-            return 0
+            return Listing(
+                try await database.fieldIndexes.list(app: app),
+                columns: [
+                    .text("field", \.index.path.text), .text("type", \.index.type.rawValue),
+                    .value("isUsable", { .bool($0.isUsable) }) {
+                        $0.isUsable
+                            ? "usable" : "invalid; run carillon app index again to rebuild it"
+                    },
+                    .value("sizeBytes", { JSONValue($0.sizeBytes) }) { "\($0.sizeBytes) bytes" },
+                ],
+                empty: "no index yet: carillon app index <app> <field>"
+            ).say(arguments)
         }
         let field = try arguments.operand(1, "field")
-        let path: WherePath
-        do throws(WhereError) {
-            path = try WherePath(field)
-        } catch {
-            throw ArgumentsError(error.description)
-        }
+        let path = try argument { try WherePath(field) }
         if let problem = FieldIndex.problem(path) {
             throw ArgumentsError("\(path.text) \(problem)")
         }
@@ -60,45 +64,12 @@ extension Command {
         } catch let error as StorageError where error.kind == .conflict {
             throw CommandFailure(error.description)
         }
-        if arguments.has("--json") {
-            Terminal.say([
+        return arguments.answer(
+            [
                 "app": .string(stored.id), "field": .string(path.text), "type": .string(name),
                 "did": .string(word),
-            ])
-        } else {
-            Terminal.say("the index of \(path.text) as \(name): \(word)")
-        }
-        return 0
-    }
-
-    private static func say(_ indexes: [FieldIndexStore.Standing], _ arguments: Arguments) {
-        if arguments.has("--json") {
-            Terminal.say(
-                .array(
-                    indexes.map { standing in
-                        [
-                            "field": .string(standing.index.path.text),
-                            "type": .string(standing.index.type.rawValue),
-                            "isUsable": .bool(standing.isUsable),
-                            "sizeBytes": JSONValue(standing.sizeBytes),
-                        ]
-                    }
-                )
-            )
-        } else if indexes.isEmpty {
-            Terminal.say("no index yet: carillon app index <app> <field>")
-        } else {
-            Terminal.say(
-                Terminal.table(
-                    indexes.map { standing in
-                        [
-                            standing.index.path.text, standing.index.type.rawValue,
-                            standing.isUsable ? "usable" : "not usable: ask for it again",
-                            "\(standing.sizeBytes) bytes",
-                        ]
-                    }
-                )
-            )
-        }
+            ],
+            "the index of \(path.text) as \(name): \(word)"
+        )
     }
 }

@@ -1,28 +1,23 @@
 import Cryptography
 import JSON
-import PushStorage
 import ServiceKit
+import Storage
 
 extension Command {
     static let appLink = Command(
-        words: ["app", "link"],
-        summary: "links names that an app has at Firebase, and keys that its clients carry",
-        operands: ["app"],
-        requiredOperands: 1,
+        "app link <app>",
+        "Link Firebase projects, API keys or identity pools to an app",
         options: linkOptions + [json]
     ) { arguments, context in
         let (database, app, links) = try await linking(arguments, context, findingApp: open)
         try await database.appLinks.link(links)
-        try await context.audit("app link", app: app, targets: links.map(\.shown))
-        try await say("linked", links, of: app, database, arguments)
-        return 0
+        try await context.audit("app link", app, links.map(\.shown))
+        return try await answer("linked", links, of: app, database, arguments)
     }
 
     static let appUnlink = Command(
-        words: ["app", "unlink"],
-        summary: "takes links of an app away",
-        operands: ["app"],
-        requiredOperands: 1,
+        "app unlink <app>",
+        "Remove links from an app",
         options: linkOptions + [
             .flag("--erase", "takes what the identity pools keep away, too"), json,
         ]
@@ -41,12 +36,11 @@ extension Command {
                 throw CommandFailure("\(app) has no link, nor data, of \(link.shown)")
             }
         }
-        try await context.audit("app unlink", app: app, targets: links.map(\.shown))
-        try await say("unlinked", links, of: app, database, arguments)
-        return 0
+        try await context.audit("app unlink", app, links.map(\.shown))
+        return try await answer("unlinked", links, of: app, database, arguments)
     }
 
-    /// What a command names: what cannot be linked is refused before anything is asked.
+    /// Parses the names of a command: invalid links are refused before any query.
     private static func linking(
         _ arguments: Arguments,
         _ context: CommandContext,
@@ -99,29 +93,28 @@ extension Command {
         return projects + keys + pools
     }
 
-    /// What is kept as a digest alone must not be easily guessed.
+    /// Whether a key is hard enough to guess, as only its digest is stored.
     private static func isLinkableKey(_ key: String) -> Bool {
         (20...512).contains(key.utf8.count) && key.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f }
     }
 
-    private static func say(
+    private static func answer(
         _ done: String,
         _ links: [AppLink],
         of app: String,
         _ database: PushDatabase,
         _ arguments: Arguments
-    ) async throws {
-        if arguments.has("--json") {
-            let all = try await database.appLinks.list(app)
-            Terminal.say(["app": .string(app), "links": .array(all.map { .object($0.json) })])
-        } else {
-            for link in links { Terminal.say("\(app): \(done) \(link.shown)") }
-        }
+    ) async throws -> Int32 {
+        let all = try await database.appLinks.list(app)
+        return arguments.answer(
+            ["app": .string(app), "links": .array(all.map { .object($0.json) })],
+            links.map { "\(app): \(done) \($0.shown)" }.joined(separator: "\n")
+        )
     }
 }
 
 extension AppLink {
-    /// What may be shown of its name.
+    /// The part of its name that may be shown.
     private var shownName: String {
         switch kind {
         case .fcmProject, .cognitoPool: name
@@ -129,7 +122,7 @@ extension AppLink {
         }
     }
 
-    /// For people, and the audit: `fcm-project my-project`.
+    /// The link for people, and the audit: `fcm-project my-project`.
     var shown: String { "\(kind.rawValue) \(shownName)" }
 
     var json: JSONObject { ["kind": .string(kind.rawValue), "name": .string(shownName)] }

@@ -1,25 +1,19 @@
+import InstallationStorage
 import JSON
 import PushCore
-import PushStorage
 import ServiceKit
+import Storage
 
 extension Command {
     static let audienceExplain = Command(
-        words: ["audience", "explain"],
-        summary: "says how many devices a condition selects, and how the database finds them",
-        operands: ["app"],
-        requiredOperands: 1,
+        "audience explain <app>",
+        "Count the devices that a condition selects and show the query plan",
         options: audienceOptions + [json]
     ) { arguments, context in
         let app = try arguments.operand(0, "app")
         var object = try audienceObject(arguments)
         object["data"] = [:]
-        let request: PushRequest
-        do throws(PushRequestError) {
-            request = try PushRequest.parse(object, now: .now())
-        } catch {
-            throw ArgumentsError(error.description)
-        }
+        let request = try argument { try PushRequest.parse(object, now: .now()) }
         guard case .installations(let selectors) = request.audience else { return 64 }
         let database = try await context.database()
         _ = try await existing(app, database)
@@ -31,14 +25,10 @@ extension Command {
         } catch let error as StorageError where error.isStatementTimeout {
             throw CommandFailure("counting them takes longer than the database's statement timeout")
         }
-        Terminal.say(
-            arguments.has("--json")
-                ? JSONValue.object(shown(explanation)).text : text(of: explanation)
-        )
-        return 0
+        return arguments.answer(shown(explanation), text(of: explanation))
     }
 
-    /// Who is meant: what `push send` and `audience explain` share.
+    /// The audience options that `push send` and `audience explain` share.
     static let audienceOptions: [Arguments.Option] = [
         .values("--channel", "<name>", "only devices on one of these channels"),
         .values("--installation", "<id>", "only these installations"),
@@ -48,7 +38,7 @@ extension Command {
         .value("--cql", "<query>", "only devices of: select * from _Installation where …"),
     ]
 
-    /// The selectors of a request.
+    /// Returns the selectors of a request.
     static func audienceObject(_ arguments: Arguments) throws -> JSONObject {
         var object: JSONObject = [:]
         for (option, field) in [
@@ -58,11 +48,7 @@ extension Command {
             object[field] = .array(arguments.values(option).map(JSONValue.string))
         }
         if let text = arguments.value("--where") {
-            do throws(JSONError) {
-                object["where"] = try JSONValue.parse(text)
-            } catch {
-                throw ArgumentsError("--where takes JSON: \(error.description)")
-            }
+            object["where"] = try argument("--where takes JSON: ") { try JSONValue.parse(text) }
         }
         for (option, field) in [("--tags", "tags"), ("--cql", "cql")] {
             if let text = arguments.value(option) { object[field] = .string(text) }

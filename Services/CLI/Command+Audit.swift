@@ -1,58 +1,49 @@
 import Glibc
 import JSON
 import PushCore
-import PushStorage
 import ServiceKit
+import Storage
+import StorageAdmin
 
 extension Command {
     static let audit = Command(
-        words: ["audit"],
-        summary: "lists what was done with an app's master key, and by operators, the latest first",
-        operands: ["app"],
-        requiredOperands: 1,
+        "audit <app>",
+        "List an app's audit entries, newest first",
         options: [
             .value("--since", "<time>", "nothing before: a time in UTC, or how long ago: 2h"),
-            .value("--limit", "<n>", "at most so many, 1 to 100000; 100 by default"), json,
+            .value("--limit", "<n>", "maximum number of results, 1 to 100000; 100 by default"),
+            json,
         ]
     ) { arguments, context in
         let id = try arguments.operand(0, "app")
         let since = try arguments.value("--since").map {
             try time($0, "--since", direction: -1)
         }
-        let text = arguments.value("--limit") ?? "100"
-        guard let limit = Int(text), (1...100_000).contains(limit) else {
-            throw ArgumentsError("--limit takes a whole number from 1 to 100000")
-        }
+        let limit = try arguments.integer("--limit", in: 1...100_000, default: 100)
         let database = try await context.database()
         let entries = try await database.audit.list(app: id, since: since, limit: limit)
-        // Not only of apps that there are: what was done to one outlives it.
+        // Also works for deleted apps: the audit outlives them.
         if entries.isEmpty, try await database.audit.list(app: id, since: nil, limit: 1).isEmpty {
             _ = try await existing(id, database)
         }
-        if arguments.has("--json") {
-            for entry in entries { Terminal.say(.object(entry.json)) }
-        } else if entries.isEmpty {
-            Terminal.say("nothing is written down")
-        } else {
-            Terminal.say(
-                Terminal.table(
-                    entries.map { entry in
-                        [
-                            entry.at.iso8601, entry.actor, entry.address ?? "-",
-                            String(entry.status), entry.action,
-                            entry.targets.joined(separator: ", ")
-                                + (entry.detail["refusal"]?.string.map { ": \($0)" } ?? ""),
-                        ]
-                    }
-                )
-            )
-        }
-        return 0
+        return Listing(
+            entries,
+            columns: [
+                .members(\.json), .cell { $0.at.iso8601 }, .cell { $0.actor },
+                .cell { $0.address ?? "-" }, .cell { String($0.status) }, .cell { $0.action },
+                .cell { entry in
+                    entry.targets.joined(separator: ", ")
+                        + (entry.detail["refusal"]?.string.map { ": \($0)" } ?? "")
+                },
+            ],
+            empty: "no audit entries",
+            form: .lines
+        ).say(arguments)
     }
 
     private static let subjectOptions: [Arguments.Option] = [
         .value("--installation", "<id>", "a device, by its object id or its installationId"),
-        .value("--identity", "<identity>", "a user, with all of his devices"),
+        .value("--identity", "<identity>", "a user and all their devices"),
     ]
 
     private static func subject(_ arguments: Arguments) throws -> Subject {
@@ -60,15 +51,13 @@ extension Command {
         switch (arguments.value("--installation"), arguments.value("--identity")) {
         case (let id?, nil) where !id.isEmpty: return Subject(app: app, .installation, id)
         case (nil, let id?) where !id.isEmpty: return Subject(app: app, .identity, id)
-        case (_, _): throw ArgumentsError("takes one of --installation and --identity")
+        case (_, _): throw ArgumentsError("pass either --installation or --identity")
         }
     }
 
     static let export = Command(
-        words: ["export"],
-        summary: "prints everything that is stored of a device or a user, as JSON",
-        operands: ["app"],
-        requiredOperands: 1,
+        "export <app>",
+        "Export all data stored about a device or user, as JSON",
         options: subjectOptions
     ) { arguments, context in
         let subject = try subject(arguments)
@@ -76,32 +65,29 @@ extension Command {
         _ = try await existing(subject.app, database)
         let found = try await database.erasures.export(subject)
         guard !found.isEmpty else {
-            throw CommandFailure("nothing is stored of this \(subject.kind.rawValue)")
+            throw CommandFailure("no data is stored for this \(subject.kind.rawValue)")
         }
-        try await context.audit("export", app: subject.app, targets: [subject.id])
+        try await context.audit("export", subject.app, [subject.id])
         Terminal.say(.object(found.json(of: subject, at: .now())))
         return 0
     }
 
     static let erase = Command(
-        words: ["erase"],
-        summary: "erases everything that is stored of a device or a user, and prints the receipt",
-        operands: ["app"],
-        requiredOperands: 1,
+        "erase <app>",
+        "Erase all data stored about a device or user and print a receipt",
         options: subjectOptions + [.flag("--dry-run", "count it and change nothing"), json]
     ) { arguments, context in
         let subject = try subject(arguments)
-        let isRehearsal = arguments.has("--dry-run")
+        let isDryRun = arguments.has("--dry-run")
         let database = try await context.database(
-            keys: isRehearsal ? nil : try context.masterKeys()
+            keys: isDryRun ? nil : try context.masterKeys()
         )
         _ = try await existing(subject.app, database)
-        let unknown = CommandFailure("nothing is stored of this \(subject.kind.rawValue)")
-        if isRehearsal {
+        let unknown = CommandFailure("no data is stored for this \(subject.kind.rawValue)")
+        if isDryRun {
             let counts = try await database.erasures.dryRun(subject)
             guard !counts.isNothing else { throw unknown }
-            say(counts.json, "would be erased", isJSON: arguments.has("--json"))
-            return 0
+            return arguments.answer(counts.json, lines: lines(counts.json, "would be erased"))
         }
         let receipt = try await database.erasures.erase(
             subject,
@@ -114,26 +100,23 @@ extension Command {
             unknown: Int(unknown.exitCode)
         )
         guard !receipt.isOfNobody else { throw unknown }
-        if arguments.has("--json") {
-            Terminal.say(.object(receipt.json))
-        } else {
-            say(receipt.erased.json, "erased", isJSON: false)
-            Terminal.say("receipt: \(receipt.kind.rawValue) \(receipt.subject)")
-            if receipt.inFlight > 0 {
-                Terminal.say("a broadcast was on its way to it: erase once more in some seconds")
-            }
-        }
-        return 0
+        let again =
+            receipt.inFlight > 0
+            ? "\na broadcast to it was in flight; run erase again in a few seconds" : ""
+        return arguments.answer(
+            receipt.json,
+            Terminal.table(lines(receipt.erased.json, "erased"))
+                + "\nreceipt: \(receipt.kind.rawValue) \(receipt.subject)\(again)"
+        )
     }
 
-    private static func say(_ counts: JSONObject, _ what: String, isJSON: Bool) {
-        guard !isJSON else { return Terminal.say(.object(counts)) }
-        Terminal.say(Terminal.table(counts.map { [$0.key, $0.value.text, what] }))
+    private static func lines(_ counts: JSONObject, _ what: String) -> [[String]] {
+        counts.map { [$0.key, $0.value.text, what] }
     }
 }
 
 extension CommandContext {
-    /// Whoever runs the command, as the operating system knows him.
+    /// The user who runs the command, by the operating system's name.
     static var actor: String {
         let id = getuid()
         guard let entry = unsafe getpwuid(id), let name = unsafe entry.pointee.pw_name else {
@@ -142,11 +125,11 @@ extension CommandContext {
         return "cli:" + (unsafe String(cString: name))
     }
 
-    /// Writes down what a command has done; or why it did not, and the code that it ends with.
+    /// Writes an audit entry for a command; or the reason of its failure, and its exit code.
     func audit(
         _ action: String,
-        app: String,
-        targets: [String] = [],
+        _ app: String,
+        _ targets: [String] = [],
         status: Int32 = 0,
         refusal: String? = nil
     ) async throws {

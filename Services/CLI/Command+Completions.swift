@@ -2,11 +2,9 @@ import ServiceKit
 
 extension Command {
     static let completions = Command(
-        words: ["completions"],
-        summary:
-            "prints what lets a shell complete this command: source <(carillon completions bash)",
-        operands: ["bash|zsh"],
-        requiredOperands: 1
+        "completions <bash|zsh>",
+        "Print a shell completion script: source <(carillon completions bash)",
+        options: []
     ) { arguments, _ in
         let name = try arguments.operand(0, "bash|zsh")
         guard let shell = Completions.Shell(rawValue: name) else {
@@ -18,7 +16,7 @@ extension Command {
 }
 
 /// The script that completes this command in a shell: one `case` over the words before the cursor,
-/// made of the commands' table.
+/// generated from the table of commands.
 struct Completions {
     enum Shell: String, CaseIterable { case bash, zsh }
 
@@ -58,7 +56,7 @@ struct Completions {
     }
 
     private var cases: String {
-        // A command of more words comes before the one that it begins with.
+        // A longer command comes before its own prefix.
         let commands = CommandTable.all.sorted { $0.words.count > $1.words.count }
         var lines = ["    case \"$line \" in"]
         for command in commands {
@@ -77,7 +75,7 @@ struct Completions {
         return lines.joined(separator: "\n")
     }
 
-    /// What may come behind an option that takes a value.
+    /// Returns the completions of an option's value.
     private func values(of command: Command) -> [String] {
         let options = command.options.filter { !$0.placeholder.isEmpty }
         guard !options.isEmpty else { return [] }
@@ -95,7 +93,7 @@ struct Completions {
         return lines
     }
 
-    /// `app|master`: these words.
+    /// Splits `app|master` into these words.
     private func choices(_ placeholder: String) -> [String] {
         guard placeholder.contains("|") else { return [] }
         return placeholder.split(separator: "|").map(String.init)

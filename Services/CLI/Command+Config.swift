@@ -1,34 +1,32 @@
+import ConfigStorage
 import JSON
 import PushCore
 import PushEvents
-import PushStorage
 import RemoteConfig
 import ServiceKit
 import Settings
+import Storage
 
 extension Command {
     static let configGet = Command(
-        words: ["config", "get"],
-        summary: "prints a template of an app's remote config, as config put takes it",
-        operands: ["app"],
-        requiredOperands: 1,
+        "config get <app>",
+        "Print a remote config template, as config put reads it",
         options: [
             namespaceOption,
-            .value("--version", "<n>", "that version; the current one without it"),
+            .value("--version", "<n>", "version; default: the current one"),
             .value("--output", "<file>", "write it there"),
             .flag("--json", "on one line"),
         ]
     ) { arguments, context in
         let namespace = try namespace(arguments)
         let version = try version(arguments)
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
+        let (database, app) = try await context.existingApp(arguments)
         var template = ConfigTemplate.empty.object
         if let stored = try await database.config.version(app, namespace.rawValue, version) {
             template = stored.template?.object ?? [:]
             template["version"] = .object(stored.json)
         } else if let version {
-            throw CommandFailure("\(app) has no version \(version) that is kept and holds")
+            throw CommandFailure("\(app) has no valid stored version \(version)")
         } else {
             template["version"] = ["versionNumber": "0"]
         }
@@ -45,10 +43,8 @@ extension Command {
     }
 
     static let configPut = Command(
-        words: ["config", "put"],
-        summary: "publishes a template, where the version that it was made from is current",
-        operands: ["app", "file"],
-        requiredOperands: 2,
+        "config put <app> <file>",
+        "Publish a template if the version it is based on is still current",
         options: [
             namespaceOption,
             .value("--description", "<text>", "of the version; without it the file's own"),
@@ -60,18 +56,20 @@ extension Command {
         let namespace = try namespace(arguments)
         let path = try arguments.operand(1, "file")
         let json = try templateJSON(path)
-        let template: ConfigTemplate
-        do throws(ConfigTemplateError) {
-            template = try ConfigTemplate(json, namespace: namespace)
-        } catch {
-            throw CommandFailure("the template does not hold: \(error.description)")
+        let template = try content("the template is invalid: ") {
+            try ConfigTemplate(json, namespace: namespace)
         }
         let description = try description(arguments) ?? template.versionDescription
-        let database = try await context.database()
-        let app = try await open(try arguments.operand(0, "app"), database).id
+        let (database, app) = try await context.openApp(arguments)
         let current = try await database.config.head(app, namespace.rawValue).currentVersion
         if arguments.has("--validate-only") {
-            return say(try source(of: json), of: app, current: current, arguments)
+            // A template that is only validated may come from elsewhere, with other current versions.
+            let isCurrent = try source(of: json) ?? 0 == current
+            let rest = isCurrent ? "" : "; to publish it over version \(current) takes --force"
+            return arguments.answer(
+                ["app": .string(app), "valid": true, "current": .bool(isCurrent)],
+                "the template is valid; nothing was published\(rest)"
+            )
         }
         let expected = try expectedVersion(json, arguments, current: current)
         let topics = try context.topics()
@@ -89,17 +87,17 @@ extension Command {
                 record: record(app, namespace, topics)
             )
         } catch let mismatch as ConfigVersionMismatch {
-            throw stale(mismatch)
+            throw CommandFailure(
+                "the file was made from version \(mismatch.expected), and \(mismatch.found) is"
+                    + " current: get it again with config get, or publish with --force"
+            )
         }
-        try await tell("config put", stored, "published", arguments, context)
-        return 0
+        return try await tell("config put", stored, "published", arguments, context)
     }
 
     static let configRollback = Command(
-        words: ["config", "rollback"],
-        summary: "publishes what an older version held, as a new one",
-        operands: ["app"],
-        requiredOperands: 1,
+        "config rollback <app>",
+        "Publish the content of an older version as a new version",
         options: [
             namespaceOption,
             .value("--version", "<n>", "which one's; config versions lists them"), json,
@@ -109,8 +107,7 @@ extension Command {
         guard let version = try version(arguments) else {
             throw ArgumentsError("--version is missing")
         }
-        let database = try await context.database()
-        let app = try await open(try arguments.operand(0, "app"), database).id
+        let (database, app) = try await context.openApp(arguments)
         let stored: StoredConfigVersion
         do {
             stored = try await database.config.rollBack(
@@ -123,18 +120,18 @@ extension Command {
         } catch let error as ConfigRollbackError {
             switch error {
             case .notFound:
-                throw CommandFailure("\(app) has no version \(version) that is kept and holds")
+                throw CommandFailure("\(app) has no valid stored version \(version)")
             case .notOlder(let current):
                 throw CommandFailure(
                     "a rollback is to a version before the current one, \(current)"
                 )
             }
         }
-        try await tell("config rollback", stored, "as version \(version) was", arguments, context)
-        return 0
+        let what = "as version \(version) was"
+        return try await tell("config rollback", stored, what, arguments, context)
     }
 
-    // MARK: What these share
+    // MARK: Shared
 
     static let namespaceOption = Arguments.Option.value(
         "--namespace",
@@ -150,7 +147,7 @@ extension Command {
         return namespace
     }
 
-    /// The app, where nobody is about to delete it.
+    /// Returns the app, unless it is being deleted.
     static func open(_ id: String, _ database: PushDatabase) async throws -> StoredApp {
         let app = try await existing(id, database)
         guard !app.isClosed else {
@@ -178,7 +175,7 @@ extension Command {
         return text
     }
 
-    /// As large as what may be published over HTTP.
+    /// The limit of templates that are published over HTTP.
     private static let maximumTemplateBytes = 8 << 20
 
     private static func templateJSON(_ path: String) throws -> JSONValue {
@@ -191,65 +188,35 @@ extension Command {
                 "<file> cannot be read, or is larger than \(maximumTemplateBytes) bytes: \(path)"
             )
         }
-        do throws(JSONError) {
-            return try JSONValue.parse(bytes)
-        } catch {
-            throw CommandFailure("the template is not JSON: \(error.description)")
-        }
+        return try content("the template is not JSON: ") { try JSONValue.parse(bytes) }
     }
 
-    /// The version that a file was made from; `nil` where it names none.
+    /// Returns the version that a file was made from; `nil` if it names none.
     private static func source(of json: JSONValue) throws -> Int? {
         guard let number = json["version"]?["versionNumber"], !number.isNull else { return nil }
         guard let version = number.integer ?? number.string.flatMap({ Int($0) }),
             (0...ConfigStore.maximumVersion).contains(version)
         else {
-            throw CommandFailure("the template does not hold: version: versionNumber is no number")
+            throw CommandFailure("the template is invalid: version: versionNumber must be a number")
         }
         return version
     }
 
-    /// What the file was made from is what is to be current.
+    /// Returns the version that must be current: the one that the file was made from.
     private static func expectedVersion(
         _ json: JSONValue,
         _ arguments: Arguments,
         current: Int
     ) throws -> ExpectedConfigVersion {
         if arguments.has("--force") { return .any }
-        guard let version = try source(of: json) else {
-            guard current == 0 else {
-                throw CommandFailure(
-                    "the file names no version that it was made from, and \(current) is current:"
-                        + " take it from config get, or publish it with --force"
-                )
-            }
-            return .version(0)
+        let version = try source(of: json)
+        guard version != nil || current == 0 else {
+            throw CommandFailure(
+                "the file has no version number, and \(current) is current; start from"
+                    + " config get, or publish with --force"
+            )
         }
-        return .version(version)
-    }
-
-    /// What is checked alone may come from elsewhere, where other versions are current.
-    private static func say(
-        _ source: Int?,
-        of app: String,
-        current: Int,
-        _ arguments: Arguments
-    ) -> Int32 {
-        let isCurrent = source ?? 0 == current
-        if arguments.has("--json") {
-            Terminal.say(["app": .string(app), "valid": true, "current": .bool(isCurrent)])
-        } else {
-            let rest = isCurrent ? "" : "; to publish it over version \(current) takes --force"
-            Terminal.say("the template holds, and nothing is published\(rest)")
-        }
-        return 0
-    }
-
-    private static func stale(_ mismatch: ConfigVersionMismatch) -> CommandFailure {
-        CommandFailure(
-            "the file was made from version \(mismatch.expected), and \(mismatch.found) is current:"
-                + " take it anew from config get, or publish it with --force"
-        )
+        return .version(version ?? 0)
     }
 
     private static func record(
@@ -258,7 +225,7 @@ extension Command {
         _ topics: KafkaTopics
     ) -> @Sendable (Int, ConfigUpdateType) -> OutgoingRecord {
         { version, type in
-            ConfigPublished(
+            ConfigPublishedRecord(
                 project: app,
                 namespace: namespace.rawValue,
                 version: version,
@@ -274,22 +241,17 @@ extension Command {
         _ what: String,
         _ arguments: Arguments,
         _ context: CommandContext
-    ) async throws {
-        try await context.audit(
-            action,
-            app: stored.app,
-            targets: ["\(stored.namespace) \(stored.version)"]
+    ) async throws -> Int32 {
+        try await context.audit(action, stored.app, ["\(stored.namespace) \(stored.version)"])
+        return arguments.answer(
+            stored.json,
+            "\(stored.app): version \(stored.version) of \(stored.namespace), \(what)"
         )
-        if arguments.has("--json") {
-            Terminal.say(.object(stored.json))
-        } else {
-            Terminal.say("\(stored.app): version \(stored.version) of \(stored.namespace), \(what)")
-        }
     }
 }
 
 extension CommandContext {
-    /// Whoever runs the command, as versions of templates have him.
+    /// Returns the user who runs the command, in the form for versions of templates.
     static func configUser(of app: String) -> ConfigUser {
         let name = actor.drop { $0 != ":" }.dropFirst()
         return ConfigUser(name: actor, email: "\(name)@\(app)")

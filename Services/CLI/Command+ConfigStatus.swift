@@ -1,90 +1,64 @@
+import ConfigStorage
 import JSON
 import PushCore
-import PushStorage
 import RemoteConfig
 import ServiceKit
+import Storage
 
 extension Command {
     static let configVersions = Command(
-        words: ["config", "versions"],
-        summary: "lists the versions of a template that are kept, newest first; refused ones too",
-        operands: ["app"],
-        requiredOperands: 1,
+        "config versions <app>",
+        "List the stored versions of a template, newest first",
         options: [namespaceOption, json]
     ) { arguments, context in
         let namespace = try namespace(arguments)
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
+        let (database, app) = try await context.existingApp(arguments)
         let current = try await database.config.head(app, namespace.rawValue).currentVersion
         let versions = try await database.config.versions(
             app,
             namespace.rawValue,
             ConfigVersionFilter(includesRefused: true)
         )
-        if arguments.has("--json") {
-            Terminal.say(
-                .array(
-                    versions.map { stored in
-                        var object = stored.json
-                        object["state"] = .string(stored.state.word)
-                        object["current"] = .bool(stored.version == current)
-                        object["reason"] = stored.reason.map(JSONValue.string)
-                        return .object(object)
-                    }
-                )
-            )
-            return 0
-        }
-        guard !versions.isEmpty else {
-            Terminal.say("nothing is published yet: carillon config put \(app) <file>")
-            return 0
-        }
-        var rows = [["VERSION", "STATE", "UPDATED", "TYPE", "BY", "DESCRIPTION"]]
-        for stored in versions {
-            rows.append([
-                String(stored.version),
-                stored.version == current ? "current" : stored.state.word,
-                stored.publishedAt.iso8601, stored.updateType,
-                Terminal.short(stored.user.name, 40),
-                Terminal.short(stored.reason ?? stored.description, 200),
-            ])
-        }
-        Terminal.say(Terminal.table(rows))
-        return 0
+        return Listing(
+            versions,
+            columns: [
+                .members(\.json), .member("state") { .string($0.state.word) },
+                .member("current") { .bool($0.version == current) },
+                .member("reason") { $0.reason.map(JSONValue.string) },
+                .cell("VERSION") { String($0.version) },
+                .cell("STATE") { $0.version == current ? "current" : $0.state.word },
+                .cell("UPDATED", \.publishedAt.iso8601), .cell("TYPE", \.updateType),
+                .cell("BY") { Terminal.short($0.user.name, 40) },
+                .cell("DESCRIPTION") { Terminal.short($0.reason ?? $0.description, 200) },
+            ],
+            empty: "nothing is published yet: carillon config put \(app) <file>"
+        ).say(arguments)
     }
 
     static let configStatus = Command(
-        words: ["config", "status"],
-        summary: "shows which version is current, which is announced, and what is refused",
-        operands: ["app"],
-        requiredOperands: 1,
+        "config status <app>",
+        "Show the current, announced and rejected versions of templates",
         options: [namespaceOption, json]
     ) { arguments, context in
         let one = arguments.has("--namespace") ? try namespace(arguments) : nil
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
-        var standings: [ConfigStanding] = []
+        let (database, app) = try await context.existingApp(arguments)
+        var standings: [ConfigStatus] = []
         for namespace in ConfigNamespace.allCases where one == nil || namespace == one {
-            standings.append(try await ConfigStanding(app, namespace, database))
+            standings.append(try await ConfigStatus(app, namespace, database))
         }
-        if arguments.has("--json") {
-            Terminal.say([
-                "app": .string(app),
-                "namespaces": .array(standings.map { .object($0.json) }),
-            ])
-        } else {
-            Terminal.say(Terminal.table(standings.flatMap(\.rows)))
-        }
-        return 0
+        return arguments.answer(
+            ["app": .string(app), "namespaces": .array(standings.map { .object($0.json) })],
+            lines: standings.flatMap(\.rows)
+        )
     }
 }
 
-/// How a template stands: what is current, what clients were told, and what is in between.
-private struct ConfigStanding {
+/// The state of a template: the current version, the announced one, and versions in between.
+private struct ConfigStatus {
     let namespace: ConfigNamespace
     let current: StoredConfigVersion?
     let announcement: ConfigAnnouncement?
-    /// When the announced version was published, where it is kept here.
+    /// The publish time of the announced version, if it is stored here.
     let announcedPublishedAt: Instant?
     let refused: [StoredConfigVersion]
     let unchecked: [StoredConfigVersion]
@@ -111,7 +85,7 @@ private struct ConfigStanding {
         ).filter { $0.state == .unchecked }
     }
 
-    /// From its publish until clients were told.
+    /// The time from its publish to the announcement.
     private var announcedAfterMilliseconds: Int64? {
         guard let at = announcement?.announcedAt, let from = announcedPublishedAt else {
             return nil
@@ -152,55 +126,44 @@ private struct ConfigStanding {
     }
 
     var rows: [[String]] {
-        let name = namespace.rawValue
-        var rows: [[String]] = []
+        var rows = [["current", "none: nothing is published"]]
         if let current {
-            rows.append([
-                name, "current",
-                "version \(current.version), \(current.publishedAt.iso8601), by"
-                    + " \(Terminal.short(current.user.name, 40))",
-            ])
-        } else {
-            rows.append([name, "current", "none: nothing is published"])
+            let user = Terminal.short(current.user.name, 40)
+            let time = current.publishedAt.iso8601
+            rows = [["current", "version \(current.version), \(time), by \(user)"]]
         }
         switch namespace {
         case .firebase: rows += announcingRows
         case .server:
-            rows.append([name, "announced", "to nobody: no client fetches it"])
+            rows.append(["announced", "not announced: clients do not fetch server templates"])
         }
-        for stored in unchecked {
-            rows.append([name, "unchecked", "version \(stored.version)"])
+        rows += unchecked.map { ["unchecked", "version \($0.version)"] }
+        rows += refused.map {
+            ["refused", "version \($0.version): \(Terminal.short($0.reason ?? "", 400))"]
         }
-        for stored in refused {
-            rows.append([
-                name, "refused",
-                "version \(stored.version): \(Terminal.short(stored.reason ?? "", 400))",
-            ])
-        }
-        return rows
+        return rows.map { [namespace.rawValue] + $0 }
     }
 
     private var announcingRows: [[String]] {
-        let name = namespace.rawValue
         let announced = announcement?.announcedVersion ?? 0
         var rows: [[String]] = []
         if announced > 0, let at = announcement?.announcedAt {
             let after = announcedAfterMilliseconds.map { ", \($0) ms after its publish" } ?? ""
-            rows.append([name, "announced", "version \(announced), \(at.iso8601)\(after)"])
+            rows.append(["announced", "version \(announced), \(at.iso8601)\(after)"])
         } else {
-            rows.append([name, "announced", "none yet"])
+            rows.append(["announced", "none yet"])
         }
         if let pending = announcement?.pendingVersion {
-            rows.append([name, "pending", "version \(pending)"])
+            rows.append(["pending", "version \(pending)"])
         } else if let current, current.version > announced {
-            rows.append([name, "pending", "version \(current.version), not yet heard of"])
+            rows.append(["pending", "version \(current.version), not yet heard of"])
         }
         return rows
     }
 }
 
 extension ConfigVersionState {
-    /// For people.
+    /// The state for people.
     var word: String {
         switch self {
         case .unchecked: "unchecked"

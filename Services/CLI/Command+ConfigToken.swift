@@ -1,17 +1,16 @@
+import ConfigStorage
 import Cryptography
 import JSON
 import PushCore
-import PushStorage
 import ServiceKit
+import Storage
 
 extension Command {
     static let configTokenCreate = Command(
-        words: ["config", "token", "create"],
-        summary: "lets somebody publish an app's templates, and prints the token, this once",
-        operands: ["app"],
-        requiredOperands: 1,
+        "config token create <app>",
+        "Create a publish token for remote config and print it once",
         options: [
-            .value("--name", "<name>", "who publishes with it; ci without it"),
+            .value("--name", "<name>", "who publishes with it; default ci"),
             .flag("--read-only", "it reads templates and publishes none"),
             .value("--token-file", "<file>", "a token of one's own, at least 20 characters"),
             json,
@@ -20,13 +19,12 @@ extension Command {
         let name = arguments.value("--name") ?? "ci"
         guard isTokenName(name) else {
             throw ArgumentsError(
-                "--name takes 1 to 64 of a-z, A-Z, 0-9, '.', '_' and '-', and not master-key"
+                "--name takes 1 to 64 of a-z, A-Z, 0-9, '.', '_' and '-'; master-key is reserved"
             )
         }
         let own = try arguments.value("--token-file").map { try ownToken($0, context) }
         let token = own ?? "cct_" + Base64.encodeURL(randomBytes(32))
-        let database = try await context.database()
-        let app = try await open(try arguments.operand(0, "app"), database).id
+        let (database, app) = try await context.openApp(arguments)
         let isReadOnly = arguments.has("--read-only")
         try await database.configTokens.create(
             StoredConfigToken(
@@ -38,77 +36,52 @@ extension Command {
         )
         try await context.audit(
             "config token create",
-            app: app,
-            targets: ["token:\(name)"] + (isReadOnly ? ["read-only"] : [])
+            app,
+            ["token:\(name)"] + (isReadOnly ? ["read-only"] : [])
         )
-        if arguments.has("--json") {
-            var object: JSONObject = [
-                "app": .string(app), "name": .string(name), "readOnly": .bool(isReadOnly),
-            ]
-            // His own token he has already.
-            if own == nil { object["token"] = .string(token) }
-            Terminal.say(.object(object))
-        } else if own != nil {
-            Terminal.say("kept the config token \(name) of \(app)")
-        } else {
-            Terminal.say(
-                """
-                created the config token \(name) of \(app)
-                token:  \(token)
-                Keep it now: it is not shown again.
-                """
-            )
+        var object: JSONObject = [
+            "app": .string(app), "name": .string(name), "readOnly": .bool(isReadOnly),
+        ]
+        // The caller already has a token that it passed itself.
+        guard own == nil else {
+            return arguments.answer(object, "stored the config token \(name) of \(app)")
         }
-        return 0
+        object["token"] = .string(token)
+        return arguments.answer(
+            object,
+            """
+            created the config token \(name) of \(app)
+            token:  \(token)
+            Keep it now: it is not shown again.
+            """
+        )
     }
 
     static let configTokenList = Command(
-        words: ["config", "token", "list"],
-        summary: "lists who may publish an app's templates, no tokens",
-        operands: ["app"],
-        requiredOperands: 1,
-        options: [json]
+        "config token list <app>",
+        "List an app's publish tokens, without the tokens"
     ) { arguments, context in
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
-        let tokens = try await database.configTokens.list(app)
-        if arguments.has("--json") {
-            Terminal.say(
-                .array(
-                    tokens.map { token in
-                        [
-                            "name": .string(token.name), "readOnly": .bool(token.isReadOnly),
-                            "createdAt": .string(token.createdAt.iso8601),
-                        ]
-                    }
-                )
-            )
-        } else if tokens.isEmpty {
-            Terminal.say("no config token yet: carillon config token create \(app)")
-        } else {
-            Terminal.say(
-                Terminal.table(
-                    tokens.map { token in
-                        [
-                            token.name, token.isReadOnly ? "reads" : "publishes",
-                            "created \(token.createdAt.iso8601)",
-                        ]
-                    }
-                )
-            )
-        }
-        return 0
+        let (database, app) = try await context.existingApp(arguments)
+        return Listing(
+            try await database.configTokens.list(app),
+            columns: [
+                .text("name", \.name),
+                .value("readOnly", { .bool($0.isReadOnly) }) {
+                    $0.isReadOnly ? "reads" : "publishes"
+                },
+                .value("createdAt", { .string($0.createdAt.iso8601) }) {
+                    "created \($0.createdAt.iso8601)"
+                },
+            ],
+            empty: "no config token yet: carillon config token create \(app)"
+        ).say(arguments)
     }
 
     static let configTokenRemove = Command(
-        words: ["config", "token", "remove"],
-        summary: "takes a config token back: it opens nothing any more",
-        operands: ["app", "name"],
-        requiredOperands: 2,
-        options: [json]
+        "config token remove <app> <name>",
+        "Revoke a publish token"
     ) { arguments, context in
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
+        let (database, app) = try await context.existingApp(arguments)
         let name = try arguments.operand(1, "name")
         guard isTokenName(name), try await database.configTokens.remove(app, name: name) else {
             let known = try await database.configTokens.list(app).map(\.name)
@@ -117,27 +90,18 @@ extension Command {
                     + didYouMean(name, among: known)
             )
         }
-        try await context.audit("config token remove", app: app, targets: ["token:\(name)"])
-        if arguments.has("--json") {
-            Terminal.say(["app": .string(app), "removed": .string(name)])
-        } else {
-            Terminal.say("removed the config token \(name) of \(app)")
-        }
-        return 0
+        try await context.audit("config token remove", app, ["token:\(name)"])
+        return arguments.answer(
+            ["app": .string(app), "removed": .string(name)],
+            "removed the config token \(name) of \(app)"
+        )
     }
 
-    /// It stands before the `@` of what versions say of their publisher; `master-key` is there, too.
+    /// Whether a name is valid. A version names its publisher `<name>@<app>`; `master-key` stands for the master key.
     private static func isTokenName(_ name: String) -> Bool {
         (1...64).contains(name.utf8.count) && name != "master-key"
-            && name.utf8.allSatisfy { byte in
-                switch byte {
-                case UInt8(ascii: "a")...UInt8(ascii: "z"),
-                    UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                    UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"),
-                    UInt8(ascii: "-"):
-                    true
-                default: false
-                }
+            && name.allSatisfy {
+                $0.isASCII && ($0.isLetter || $0.isNumber || $0 == "." || $0 == "_" || $0 == "-")
             }
     }
 

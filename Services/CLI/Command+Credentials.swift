@@ -2,15 +2,13 @@ import Cryptography
 import JSON
 import PushCore
 import PushProviders
-import PushStorage
 import ServiceKit
+import Storage
 
 extension Command {
     static let credentialsSetAPNs = Command(
-        words: ["credentials", "set", "apns"],
-        summary: "keeps what an app sends to APNs with, for one topic: a key, or a certificate",
-        operands: ["app"],
-        requiredOperands: 1,
+        "credentials set apns <app>",
+        "Set APNs credentials for one topic: a key or a certificate",
         options: [
             .value("--topic", "<bundle id>", "the APNs topic"),
             .value("--key-file", "<p8>", "the signing key, with --key-id and --team-id"),
@@ -59,21 +57,13 @@ extension Command {
                 topic: topic
             )
         }
-        return try await keep(
-            .apns,
-            name: topic,
-            secret: credential.secret,
-            summary: credential.summary,
-            arguments,
-            context
-        )
+        let kept = (credential.secret, credential.summary)
+        return try await keep(.apns, name: topic, kept, arguments, context)
     }
 
     static let credentialsSetFCM = Command(
-        words: ["credentials", "set", "fcm"],
-        summary: "keeps the service account that an app sends through FCM with",
-        operands: ["app"],
-        requiredOperands: 1,
+        "credentials set fcm <app>",
+        "Set the FCM service account of an app",
         options: [
             .value("--service-account-file", "<json>", "as Firebase's console gives it"), json,
         ]
@@ -90,21 +80,13 @@ extension Command {
         } catch {
             throw ArgumentsError("\(option): \(error.field) \(error.problem)")
         }
-        return try await keep(
-            .fcm,
-            name: "",
-            secret: credential.secret,
-            summary: credential.summary,
-            arguments,
-            context
-        )
+        let kept = (credential.secret, credential.summary)
+        return try await keep(.fcm, kept, arguments, context)
     }
 
     static let credentialsSetWNS = Command(
-        words: ["credentials", "set", "wns"],
-        summary: "keeps what an app sends to WNS with",
-        operands: ["app"],
-        requiredOperands: 1,
+        "credentials set wns <app>",
+        "Set the WNS credentials of an app",
         options: [
             .value("--client-id", "<id>", "the app's id at Entra ID, or ms-app://<package SID>"),
             .value("--client-secret-file", "<file>", "its secret, one line"),
@@ -122,21 +104,13 @@ extension Command {
                 tenant: arguments.value("--tenant")
             )
         }
-        return try await keep(
-            .wns,
-            name: "",
-            secret: credential.secret,
-            summary: credential.summary,
-            arguments,
-            context
-        )
+        let kept = (credential.secret, credential.summary)
+        return try await keep(.wns, kept, arguments, context)
     }
 
     static let credentialsSetMPNS = Command(
-        words: ["credentials", "set", "mpns"],
-        summary: "keeps the certificate for an app's authenticated MPNS channels",
-        operands: ["app"],
-        requiredOperands: 1,
+        "credentials set mpns <app>",
+        "Set the MPNS client certificate of an app",
         options: [
             .value("--certificate-file", "<pem>", "the client certificate"),
             .value("--private-key-file", "<pem>", "its key"), json,
@@ -152,17 +126,11 @@ extension Command {
                 privateKey: try context.file(paths[1], files[1])
             )
         }
-        return try await keep(
-            .mpns,
-            name: "",
-            secret: credential.secret,
-            summary: credential.summary,
-            arguments,
-            context
-        )
+        let kept = (credential.secret, credential.summary)
+        return try await keep(.mpns, kept, arguments, context)
     }
 
-    /// A credential that is wrong is told by the option that it came with.
+    /// Makes a credential; its errors name the option that it came with.
     private static func checked<Credential>(
         _ options: [String: String],
         _ make: () throws -> Credential
@@ -176,46 +144,34 @@ extension Command {
 
     private static func keep(
         _ platform: Platform,
-        name: String,
-        secret: JSONObject,
-        summary: JSONObject,
+        name: String = "",
+        _ credential: (secret: JSONObject, summary: JSONObject),
         _ arguments: Arguments,
         _ context: CommandContext
     ) async throws -> Int32 {
         let keys = try context.masterKeys()
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
-        let credential = StoredCredential(
-            app: app,
-            platform: platform,
-            name: name,
-            sealed: try keys.seal(
-                secret.bytes,
-                context: StoredCredential.context(app: app, platform: platform, name: name)
-            ),
-            summary: summary,
-            isDefault: arguments.has("--default")
-        )
-        let kept = try await database.credentials.set(credential)
-        try await context.audit(
-            "credentials set",
-            app: app,
-            targets: ["\(platform.rawValue) \(name)"]
-        )
-        if arguments.has("--json") {
-            Terminal.say(.object(shownCredential(kept)))
-        } else {
-            let label = name.isEmpty ? "" : " for \(name)"
-            Terminal.say(
-                "\(platform.rawValue): kept a credential of \(app)\(label) \(credential.summaryText)"
+        let (database, app) = try await context.existingApp(arguments)
+        let seal = StoredCredential.context(app: app, platform: platform, name: name)
+        let kept = try await database.credentials.set(
+            StoredCredential(
+                app: app,
+                platform: platform,
+                name: name,
+                sealed: try keys.seal(credential.secret.bytes, context: seal),
+                summary: credential.summary,
+                isDefault: arguments.has("--default")
             )
-            if platform == .apns, !kept.isDefault {
-                Terminal.say(
-                    "devices that name no topic stay with the default; see credentials list"
-                )
-            }
-        }
-        return 0
+        )
+        try await context.audit("credentials set", app, ["\(platform.rawValue) \(name)"])
+        let label = name.isEmpty ? "" : " for \(name)"
+        let summary = JSONValue.object(credential.summary).plain
+        let note =
+            platform == .apns && !kept.isDefault
+            ? "\ndevices that name no topic stay with the default; see credentials list" : ""
+        return arguments.answer(
+            shownCredential(kept),
+            "\(platform.rawValue): stored a credential of \(app)\(label) \(summary)\(note)"
+        )
     }
 
     private static func makeDefault(
@@ -223,31 +179,24 @@ extension Command {
         _ arguments: Arguments,
         _ context: CommandContext
     ) async throws -> Int32 {
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
+        let (database, app) = try await context.existingApp(arguments)
         guard
             try await database.credentials.makeDefault(app: app, platform: .apns, name: topic)
         else {
             throw CommandFailure("\(app) has no apns credential for \(topic)")
         }
-        try await context.audit(
-            "credentials set",
-            app: app,
-            targets: ["apns \(topic)", "default"]
-        )
-        let all = try await database.credentials.list(app: app)
-        if arguments.has("--json") {
-            for credential in all where credential.platform == .apns && credential.name == topic {
-                Terminal.say(.object(shownCredential(credential)))
-            }
-        } else {
-            Terminal.say("apns: \(topic) is the default topic of \(app)")
+        try await context.audit("credentials set", app, ["apns \(topic)", "default"])
+        let kept = try await database.credentials.list(app: app).first {
+            $0.platform == .apns && $0.name == topic
         }
-        return 0
+        return arguments.answer(
+            kept.map(shownCredential) ?? [:],
+            "apns: \(topic) is the default topic of \(app)"
+        )
     }
 }
 
 extension StoredCredential {
-    /// What may be shown of it, for people.
+    /// The summary that may be shown, for people.
     var summaryText: String { JSONValue.object(summary).plain }
 }

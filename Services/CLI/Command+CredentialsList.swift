@@ -3,39 +3,30 @@ import Glibc
 import JSON
 import PushCore
 import PushProviders
-import PushStorage
 import ServiceKit
+import Storage
 
-// What is kept of an app's credentials, whether it works, and how it goes away.
+// Commands that list, check and remove an app's stored credentials.
 
 extension Command {
     static let credentialsList = Command(
-        words: ["credentials", "list"],
-        summary: "lists the credentials of all apps, or of one, without their secrets",
-        operands: ["app"],
-        options: [json]
+        "credentials list [<app>]",
+        "List the credentials of all apps or of one, without secrets"
     ) { arguments, context in
         let database = try await context.database()
         let app = arguments.operands.first
         if let app { _ = try await existing(app, database) }
-        let credentials = try await database.credentials.list(app: app)
-        if arguments.has("--json") {
-            Terminal.say(.array(credentials.map { .object(shownCredential($0)) }))
-        } else if credentials.isEmpty {
-            Terminal.say("no credentials yet: carillon credentials set apns|fcm|wns|mpns <app> …")
-        } else {
-            var rows = [["APP", "PROVIDER", "FOR", "ENVIRONMENT", "DEFAULT", "SET", "WITH"]]
-            for credential in credentials {
-                rows.append([
-                    credential.app, credential.platform.rawValue, label(credential),
-                    environment(credential) ?? "-",
-                    credential.platform == .apns && credential.isDefault ? "default" : "-",
-                    credential.updatedAt.iso8601, words(credential),
-                ])
-            }
-            Terminal.say(Terminal.table(rows))
-        }
-        return 0
+        return Listing(
+            try await database.credentials.list(app: app),
+            columns: [
+                .members(shownCredential), .cell("APP", \.app),
+                .cell("PROVIDER", \.platform.rawValue), .cell("FOR", label),
+                .cell("ENVIRONMENT") { environment($0) ?? "-" },
+                .cell("DEFAULT") { $0.platform == .apns && $0.isDefault ? "default" : "-" },
+                .cell("SET", \.updatedAt.iso8601), .cell("WITH", words),
+            ],
+            empty: "no credentials yet: carillon credentials set apns|fcm|wns|mpns <app> …"
+        ).say(arguments)
     }
 
     static func shownCredential(_ credential: StoredCredential) -> JSONObject {
@@ -49,13 +40,14 @@ extension Command {
         return object
     }
 
-    /// The topic, the project or the client.
+    /// Returns the topic, the project or the client.
     private static func label(_ credential: StoredCredential) -> String {
         let names = ["topic", "projectID", "clientID", "subject"]
         return names.compactMap { credential.summary[$0]?.string }.first ?? "-"
     }
 
-    /// APNs takes a key, and today's certificates, in both; each installation says in which it is.
+    /// Returns the environments: APNs accepts a key, and current certificates, in both; each installation names its
+    /// own.
     private static func environment(_ credential: StoredCredential) -> String? {
         switch credential.platform {
         case .apns: "production, sandbox"
@@ -63,7 +55,7 @@ extension Command {
         }
     }
 
-    /// The rest of the summary: `keyID ABCDE12345, teamID FGHIJ67890`.
+    /// Returns the rest of the summary: `keyID ABCDE12345, teamID FGHIJ67890`.
     private static func words(_ credential: StoredCredential) -> String {
         let rest = credential.summary.filter { $0.value.string != label(credential) }
         return rest.map { "\($0.key) \($0.value.string ?? $0.value.text)" }.joined(separator: ", ")
@@ -72,60 +64,49 @@ extension Command {
     // MARK: Check
 
     static let credentialsCheck = Command(
-        words: ["credentials", "check"],
-        summary: "asks the providers whether they take an app's credentials; 1 where one does not",
-        operands: ["app"],
-        requiredOperands: 1,
-        options: [json]
+        "credentials check <app>",
+        "Check an app's credentials with the providers; exit 1 if one is rejected"
     ) { arguments, context in
         let keys = try context.masterKeys()
         let configuration = try context.providers()
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
+        let (database, app) = try await context.existingApp(arguments)
         let credentials = try await database.credentials.list(app: app)
         guard !credentials.isEmpty else {
             throw CommandFailure(
                 "\(app) has no credentials: carillon credentials set apns|fcm|wns|mpns \(app) …"
             )
         }
-        let providers = try ProviderDirectory(configuration, on: context.loop)
-        var checked: [(credential: StoredCredential, verdict: CredentialVerdict)] = []
+        let providers = try ProviderClients(configuration, on: context.loop)
+        var checked: [(credential: StoredCredential, verdict: CredentialCheckResult)] = []
         for credential in credentials {
             checked.append((credential, await verdict(on: credential, keys, providers)))
         }
         providers.close()
         let isOK = checked.allSatisfy(\.verdict.isTaken)
-        if arguments.has("--json") {
-            let list = checked.map { credential, verdict -> JSONValue in
-                var object = shownCredential(credential)
-                object["status"] = verdict.isTaken ? "ok" : "failed"
-                object["detail"] = .string(verdict.detail)
-                return .object(object)
-            }
-            Terminal.say(["ok": .bool(isOK), "checks": .array(list)])
-        } else {
-            Terminal.say(
-                Terminal.table(
-                    checked.map { credential, verdict in
-                        [
-                            verdict.isTaken ? "ok" : "failed", credential.platform.rawValue,
-                            label(credential), verdict.detail,
-                        ]
-                    }
-                )
-            )
-        }
-        return isOK ? 0 : 1
+        let listing = Listing(
+            checked,
+            columns: [
+                .members { shownCredential($0.credential) },
+                .text("status") { $0.verdict.isTaken ? "ok" : "failed" },
+                .cell { $0.credential.platform.rawValue }, .cell { label($0.credential) },
+                .text("detail", \.verdict.detail),
+            ]
+        )
+        return arguments.answer(
+            ["ok": .bool(isOK), "checks": listing.json],
+            listing.table(),
+            exitCode: isOK ? 0 : 1
+        )
     }
 
     private static func verdict(
         on credential: StoredCredential,
         _ keys: KeyRing,
-        _ providers: ProviderDirectory
-    ) async -> CredentialVerdict {
+        _ providers: ProviderClients
+    ) async -> CredentialCheckResult {
         do {
             if let end = credential.end, end <= .now() {
-                return CredentialVerdict(
+                return CredentialCheckResult(
                     isTaken: false,
                     detail: "its certificate ended \(end.iso8601)"
                 )
@@ -137,32 +118,29 @@ extension Command {
                 secret: try credential.opened(by: keys)
             )
         } catch {
-            return CredentialVerdict(isTaken: false, detail: "\(error)")
+            return CredentialCheckResult(isTaken: false, detail: "\(error)")
         }
     }
 
     // MARK: Remove
 
     static let credentialsRemove = Command(
-        words: ["credentials", "remove"],
-        summary: "removes a credential: nothing is sent with it any more",
-        operands: ["app", "provider"],
-        requiredOperands: 2,
+        "credentials remove <app> <provider>",
+        "Remove a credential",
         options: [
             .value("--topic", "<bundle id>", "which of several, of APNs"),
-            .flag("--yes", "do not ask"), json,
+            .flag("--yes", "skip the confirmation"), json,
         ]
     ) { arguments, context in
         let name = try arguments.operand(1, "provider")
         guard let platform = Platform(rawValue: name) else {
-            throw ArgumentsError("\"\(name)\" is no provider: apns, fcm, wns or mpns")
+            throw ArgumentsError("unknown provider \"\(name)\"; use apns, fcm, wns or mpns")
         }
         let topic = arguments.value("--topic")
         guard topic == nil || platform == .apns else {
             throw ArgumentsError("--topic goes with apns alone")
         }
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
+        let (database, app) = try await context.existingApp(arguments)
         let all = try await database.credentials.list(app: app).filter { $0.platform == platform }
         let meant = topic.map { topic in all.filter { $0.name == topic } } ?? all
         guard let credential = meant.first else {
@@ -178,7 +156,9 @@ extension Command {
         let words = "the \(name) credential of \(app) for \(label(credential))"
         if !arguments.has("--yes") {
             guard isatty(STDIN_FILENO) == 1 else {
-                throw ArgumentsError("--yes is missing, and there is nobody to ask")
+                throw ArgumentsError(
+                    "credentials remove needs confirmation: run it in a terminal or pass --yes"
+                )
             }
             Terminal.write("Remove \(words)? [y/N] ")
             guard ["y", "yes"].contains(readLine()?.lowercased()) else { return 1 }
@@ -190,34 +170,22 @@ extension Command {
                 name: credential.name
             )
         else { throw CommandFailure("\(words) is gone already") }
-        try await context.audit(
-            "credentials remove",
-            app: app,
-            targets: ["\(name) \(credential.name)"]
-        )
-        if arguments.has("--json") {
-            Terminal.say(.object(shownCredential(credential)))
-        } else {
-            Terminal.say("removed \(words)")
-            if credential.isDefault, all.count > 2 {
-                Terminal.say(
-                    "no topic is the default now: carillon credentials set apns \(app) --topic …"
-                        + " --default"
-                )
-            }
-        }
-        return 0
+        try await context.audit("credentials remove", app, ["\(name) \(credential.name)"])
+        let next = "carillon credentials set apns \(app) --topic … --default"
+        let note =
+            credential.isDefault && all.count > 2 ? "\nno topic is the default now: \(next)" : ""
+        return arguments.answer(shownCredential(credential), "removed \(words)\(note)")
     }
 }
 
 extension StoredCredential {
-    /// When its certificate ends, where it has one.
+    /// The expiry of its certificate; `nil` if it has none.
     var end: Instant? { summary["notAfter"]?.string.flatMap(Instant.init(iso8601:)) }
 
     func opened(by keys: KeyRing) throws -> JSONObject {
         let opened = try keys.open(sealed, context: context)
         guard let secret = try JSONValue.parse(opened).object else {
-            throw CommandFailure("what was sealed is no object")
+            throw CommandFailure("the stored credential is corrupt: not a JSON object")
         }
         return secret
     }

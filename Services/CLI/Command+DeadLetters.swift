@@ -6,72 +6,58 @@ import Kafka
 import PushCore
 import PushEvents
 import PushProviders
-import PushStorage
 import ServiceKit
+import Storage
 
 extension Command {
     static let deadLettersList = Command(
-        words: ["dead-letters", "list"],
-        summary: "lists records that could not be used, and why, the latest first",
+        "dead-letters list",
+        "List dead letters with their reasons, newest first",
         options: [
-            reasonOption, .value("--limit", "<n>", "at most so many, 1 to 1000; 100 by default"),
+            reasonOption,
+            .value("--limit", "<n>", "maximum number of results, 1 to 1000; 100 by default"),
             json,
         ]
     ) { arguments, context in
-        let text = arguments.value("--limit") ?? "100"
-        guard let limit = Int(text), (1...1000).contains(limit) else {
-            throw ArgumentsError("--limit takes a whole number from 1 to 1000")
-        }
+        let limit = try arguments.integer("--limit", in: 1...1000, default: 100)
         let reason = arguments.value("--reason")
         let letters = try await letters(context, limit: limit) { letter in
             reason.map { letter.reason == $0 } ?? true
         }.sorted { ($0.at ?? .earliest, $0.id.offset) > ($1.at ?? .earliest, $1.id.offset) }
             .prefix(limit)
-        if arguments.has("--json") {
-            for letter in letters { Terminal.say(.object(letter.json)) }
-        } else if letters.isEmpty {
-            Terminal.say("there are no dead letters")
-        } else {
-            Terminal.say(
-                Terminal.table(
-                    [["ID", "AT", "REASON", "FROM", "APP", "BYTES", "DETAIL"]]
-                        + letters.map { letter in
-                            [
-                                letter.id.text, letter.at?.iso8601 ?? "-", letter.reason,
-                                Terminal.short(letter.source, 60)
-                                    + (letter.sourcePlace.map { " \(Terminal.short($0, 30))" } ?? ""),
-                                Terminal.short(letter.app ?? "-", 64), String(letter.size),
-                                Terminal.short(letter.detail, 200),
-                            ]
-                        }
-                )
-            )
-        }
-        return 0
+        return Listing(
+            Array(letters),
+            columns: [
+                .members(\.json), .cell("ID", \.id.text), .cell("AT") { $0.at?.iso8601 ?? "-" },
+                .cell("REASON", \.reason),
+                .cell("FROM") { letter in
+                    let place = letter.sourcePlace.map { " \(Terminal.short($0, 30))" } ?? ""
+                    return Terminal.short(letter.source, 60) + place
+                },
+                .cell("APP") { Terminal.short($0.app ?? "-", 64) },
+                .cell("BYTES") { String($0.size) },
+                .cell("DETAIL") { Terminal.short($0.detail, 200) },
+            ],
+            empty: "there are no dead letters",
+            form: .lines
+        ).say(arguments)
     }
 
     static let deadLettersShow = Command(
-        words: ["dead-letters", "show"],
-        summary: "shows a record that could not be used, whole",
-        operands: ["partition/offset"],
-        requiredOperands: 1,
-        options: [json]
+        "dead-letters show <partition/offset>",
+        "Show one dead letter in full"
     ) { arguments, context in
         let id = try letterID(try arguments.operand(0, "partition/offset"))
         let letter = try await letter(id, context)
-        let object = JSONValue.object(letter.wholeJSON)
-        Terminal.say(arguments.has("--json") ? object.text : object.indented)
-        return 0
+        return arguments.answer(letter.wholeJSON, JSONValue.object(letter.wholeJSON).indented)
     }
 
     static let deadLettersReplay = Command(
-        words: ["dead-letters", "replay"],
-        summary: "brings records back to where they came from; items of Segment's through intake",
-        operands: ["partition/offset"],
-        repeatsLastOperand: true,
+        "dead-letters replay [<partition/offset>] …",
+        "Replay dead letters to their topic, Segment items through ingest",
         options: [
             .flag("--all", "all that there are, or all of a reason; the last 1000 of a partition"),
-            reasonOption, .flag("--dry-run", "say what would go where and bring nothing"), json,
+            reasonOption, .flag("--dry-run", "show what would be replayed"), json,
         ]
     ) { arguments, context in
         let ids = try arguments.operands.map(letterID)
@@ -80,7 +66,7 @@ extension Command {
         }
         let reason = arguments.value("--reason")
         guard reason == nil || ids.isEmpty else { throw ArgumentsError("--reason goes with --all") }
-        var chosen: [KeptLetter] = []
+        var chosen: [StoredDeadLetter] = []
         if ids.isEmpty {
             chosen = try await letters(context, limit: 1000) { letter in
                 reason.map { letter.reason == $0 } ?? true
@@ -89,11 +75,11 @@ extension Command {
             for id in ids { chosen.append(try await letter(id, context)) }
         }
         let topics = try context.topics()
-        let replay = try LetterReplay(context, isRehearsal: arguments.has("--dry-run"))
+        let replay = try DeadLetterReplay(context, isDryRun: arguments.has("--dry-run"))
         var failures = 0
         for letter in chosen {
             let way = letter.way(topics)
-            let end: LetterReplay.End
+            let end: DeadLetterReplay.End
             do {
                 end = try await replay.bring(letter, way)
             } catch {
@@ -101,21 +87,20 @@ extension Command {
                 throw error
             }
             if !end.isGood { failures += 1 }
-            if arguments.has("--json") {
-                Terminal.say([
+            arguments.answer(
+                [
                     "id": .string(letter.id.text), "replayed": .bool(end.isDone),
                     "outcome": .string(end.text),
-                ])
-            } else {
-                Terminal.say("\(letter.id.text)  \(end.text)")
-            }
+                ],
+                "\(letter.id.text)  \(end.text)"
+            )
         }
         await replay.close()
         if chosen.isEmpty, !arguments.has("--json") { Terminal.say("there are no dead letters") }
         return failures == 0 ? 0 : 1
     }
 
-    // MARK: What these share
+    // MARK: Shared
 
     private static let reasonOption = Arguments.Option.value(
         "--reason",
@@ -123,30 +108,32 @@ extension Command {
         "only those of this reason"
     )
 
-    private static func letterID(_ text: String) throws(ArgumentsError) -> KeptLetter.ID {
-        guard let id = KeptLetter.ID(text) else {
-            throw ArgumentsError("\"\(text)\" is no letter: they are called 0/17, as listed")
+    private static func letterID(_ text: String) throws(ArgumentsError) -> StoredDeadLetter.ID {
+        guard let id = StoredDeadLetter.ID(text) else {
+            throw ArgumentsError(
+                "invalid dead-letter id \"\(text)\"; use one such as 0/17 from dead-letters list"
+            )
         }
         return id
     }
 
     private static func letter(
-        _ id: KeptLetter.ID,
+        _ id: StoredDeadLetter.ID,
         _ context: CommandContext
-    ) async throws -> KeptLetter {
+    ) async throws -> StoredDeadLetter {
         let found = try await letters(context, only: id, limit: 1) { _ in true }
         guard let letter = found.first else {
-            throw CommandFailure("there is no dead letter \(id.text), or not any more")
+            throw CommandFailure("dead letter \(id.text) not found; it may have expired")
         }
         return letter
     }
 
     private static func letters(
         _ context: CommandContext,
-        only id: KeptLetter.ID? = nil,
+        only id: StoredDeadLetter.ID? = nil,
         limit: Int,
-        where isWanted: @escaping @Sendable (KeptLetter) -> Bool
-    ) async throws -> [KeptLetter] {
+        where isWanted: @escaping @Sendable (StoredDeadLetter) -> Bool
+    ) async throws -> [StoredDeadLetter] {
         let kafka = try context.kafka()
         let name = try context.topics().deadLetters
         let cluster = try await KafkaAdmin.describe(kafka, on: context.loop)
@@ -160,50 +147,34 @@ extension Command {
             kafka,
             timeout: .seconds(300),
             on: context.loop
-        ) { isWanted(KeptLetter(record: $0)) }.map(KeptLetter.init)
+        ) { isWanted(StoredDeadLetter(record: $0)) }.map(StoredDeadLetter.init)
     }
 }
 
-/// Brings letters back, one after the other.
-struct LetterReplay {
-    enum End {
-        case done(String)
-        case wouldBe(String)
-        case failed(String)
+/// The replay of dead letters, one after the other.
+struct DeadLetterReplay {
+    struct End {
+        let text: String
+        /// Whether it was replayed; false in a dry run.
+        var isDone = false
+        var isGood = true
 
-        var isDone: Bool {
-            switch self {
-            case .done: true
-            case .wouldBe, .failed: false
-            }
-        }
-
-        var isGood: Bool {
-            switch self {
-            case .done, .wouldBe: true
-            case .failed: false
-            }
-        }
-
-        var text: String {
-            switch self {
-            case .done(let text), .wouldBe(let text): text
-            case .failed(let reason): "stays: \(reason)"
-            }
-        }
+        static func done(_ text: String) -> End { End(text: text, isDone: true) }
+        static func wouldBe(_ text: String) -> End { End(text: text) }
+        static func failed(_ why: String) -> End { End(text: "stays: \(why)", isGood: false) }
     }
 
     private let context: CommandContext
-    private let isRehearsal: Bool
+    private let isDryRun: Bool
     private let producer: KafkaProducer?
     private let client: HTTPClient?
     private let url: String
 
-    init(_ context: CommandContext, isRehearsal: Bool) throws {
+    init(_ context: CommandContext, isDryRun: Bool) throws {
         self.context = context
-        self.isRehearsal = isRehearsal
+        self.isDryRun = isDryRun
         url = try context.ingestURL()
-        guard !isRehearsal else {
+        guard !isDryRun else {
             (producer, client) = (nil, nil)
             return
         }
@@ -224,7 +195,7 @@ struct LetterReplay {
         context.loop.execute { client?.close() }
     }
 
-    func bring(_ letter: KeptLetter, _ way: KeptLetter.Way) async throws -> End {
+    func bring(_ letter: StoredDeadLetter, _ way: StoredDeadLetter.Way) async throws -> End {
         switch way {
         case .none(let reason): return .failed(reason)
         case .kafka(let topic):
@@ -260,12 +231,14 @@ struct LetterReplay {
                 return .failed("\(url)\(route) answers \(answer.status)")
             }
             try await audit(letter, app)
-            return .done("through \(route) as \(app); what is wrong still is a letter again")
+            return .done(
+                "replayed through \(route) as \(app); items that still fail become new dead letters"
+            )
         }
     }
 
-    private func audit(_ letter: KeptLetter, _ app: String) async throws {
-        try await context.audit("dead-letters replay", app: app, targets: [letter.id.text])
+    private func audit(_ letter: StoredDeadLetter, _ app: String) async throws {
+        try await context.audit("dead-letters replay", app, [letter.id.text])
     }
 
     private func appKey(of id: String) async throws -> String {

@@ -1,45 +1,41 @@
 import Cryptography
+import InstallationStorage
 import JSON
 import Kafka
 import PushCore
 import PushEvents
 import PushProviders
-import PushStorage
 import ServiceKit
+import Storage
 
 extension Command {
     static let doctor = Command(
-        words: ["doctor"],
-        summary: "checks what the services need, and says what is wrong with it",
+        "doctor",
+        "Check everything that the services need and report problems",
         options: [groupOption, json]
     ) { arguments, context in
         let groups = try groups(arguments.values("--group"), everywhere: try context.groupID())
         var doctor = Doctor(context: context, groups: groups)
         await doctor.examine()
-        if arguments.has("--json") {
-            Terminal.say([
-                "ok": .bool(!doctor.hasFailures),
-                "checks": .array(
-                    doctor.findings.map { finding in
-                        [
-                            "name": .string(finding.name),
-                            "status": .string(finding.status.rawValue),
-                            "detail": .string(finding.detail),
-                        ]
-                    }
-                ),
+        let checks = Listing(
+            doctor.findings,
+            columns: [
+                .cell { $0.status.rawValue }, .text("name", \.name),
+                .member("status") { .string($0.status.rawValue) }, .text("detail", \.detail),
+            ]
+        )
+        return arguments.answer(
+            [
+                "ok": .bool(!doctor.hasFailures), "checks": checks.json,
                 "groups": .array(doctor.lags.map(\.json)),
-            ])
-        } else {
-            Terminal.say(
-                Terminal.table(doctor.findings.map { [$0.status.rawValue, $0.name, $0.detail] })
-            )
-        }
-        return doctor.hasFailures ? 1 : 0
+            ],
+            checks.table(),
+            exitCode: doctor.hasFailures ? 1 : 0
+        )
     }
 }
 
-/// One look at everything; a check that fails does not keep the others from being made.
+/// A check of all components; a failing check does not prevent the others.
 struct Doctor {
     enum Status: String, Equatable {
         case ok, warning, failed
@@ -52,13 +48,13 @@ struct Doctor {
     }
 
     let context: CommandContext
-    /// The consumer groups that are not their services' defaults.
-    let groups: [KafkaTopicReader: String]
+    /// The consumer groups that differ from their services' defaults.
+    let groups: [ConsumerRole: String]
     private(set) var findings: [Finding] = []
-    /// How far each group is behind, by topic; those of the groups that could be asked for.
+    /// The lag of each group, by topic; only of groups whose lag could be read.
     var lags: [GroupLag] = []
 
-    init(context: CommandContext, groups: [KafkaTopicReader: String]) {
+    init(context: CommandContext, groups: [ConsumerRole: String]) {
         self.context = context
         self.groups = groups
     }
@@ -71,97 +67,101 @@ struct Doctor {
 
     mutating func found(_ finding: Finding) { findings.append(finding) }
 
+    mutating func ok(_ name: String, _ detail: String) { found(name, .ok, detail) }
+    mutating func warn(_ name: String, _ detail: String) { found(name, .warning, detail) }
+    mutating func fail(_ name: String, _ detail: String) { found(name, .failed, detail) }
+
+    /// Runs all checks, in the order of their findings.
     mutating func examine() async {
-        let providers = examineProviders()
-        let cluster = await examineKafka()
-        let keys = examineMasterKeys()
-        guard let database = await examinePostgres() else { return }
-        do {
-            try await examineApps(database, keys, providers)
-            try await examineWork(database)
-            try await examineConfig(database)
-            try await examineSecure(database, keys)
-            try await examineSync(database)
-            try await examineIngest(database, cluster)
-            try await examineLogins(database)
-        } catch {
-            found("postgres", .failed, "\(error)")
+        let providers = await check("providers") { try $0.examineProviders() }
+        let cluster = await check("kafka") { try await $0.examineKafka() }
+        let keys = await check("master keys") { try $0.examineMasterKeys() }
+        _ = await check("postgres") { doctor in
+            guard let database = try await doctor.examinePostgres() else { return }
+            try await doctor.examineApps(database, keys, providers)
+            try await doctor.examineWork(database)
+            try await doctor.expect("config", "what is published is announced") {
+                try await $0.examineConfig(database)
+            }
+            try await doctor.expect("secure payloads", "expired content is deleted") {
+                try await $0.examineSecure(database, keys)
+            }
+            try await doctor.expect("push sync", "changes are notified") {
+                try await $0.examineSync(database)
+            }
+            try await doctor.examineIngest(database, cluster)
+            try await doctor.examineLogins(database)
         }
     }
 
-    private mutating func examineProviders() -> ProviderConfiguration? {
+    /// Runs checks; an error becomes their last finding.
+    private mutating func check<Value>(
+        _ name: String,
+        _ examine: (inout Doctor) async throws -> Value
+    ) async -> Value? {
         do {
-            let configuration = try context.providers()
-            let origins = [
-                configuration.apnsProductionURL, configuration.apnsSandboxURL,
-                configuration.fcmURL, configuration.wnsLiveTokenURL,
-                configuration.wnsEntraTokenURL,
-            ]
-            let own = ProviderConfiguration()
-            let real = [
-                own.apnsProductionURL, own.apnsSandboxURL, own.fcmURL, own.wnsLiveTokenURL,
-                own.wnsEntraTokenURL,
-            ]
-            let changed = zip(origins, real).filter { $0 != $1 }.map(\.0)
-            if changed.isEmpty {
-                found("providers", .ok, "the providers' own origins")
+            return try await examine(&self)
+        } catch {
+            fail(name, "\(error)")
+            return nil
+        }
+    }
+
+    /// Runs checks that only find problems, and reports if there are none.
+    private mutating func expect(
+        _ name: String,
+        _ words: String,
+        _ examine: (inout Doctor) async throws -> Void
+    ) async throws {
+        let before = findings.count
+        try await examine(&self)
+        if findings.count == before { ok(name, words) }
+    }
+
+    private mutating func examineProviders() throws -> ProviderConfiguration {
+        let (configuration, own) = (try context.providers(), ProviderConfiguration())
+        let origins: [(ProviderConfiguration) -> String] = [
+            \.apnsProductionURL, \.apnsSandboxURL, \.fcmURL, \.wnsLiveTokenURL, \.wnsEntraTokenURL,
+        ]
+        let changed = origins.filter { $0(configuration) != $0(own) }.map { $0(configuration) }
+        let list = changed.joined(separator: ", ")
+        ok("providers", changed.isEmpty ? "the providers' own origins" : "overridden: \(list)")
+        return configuration
+    }
+
+    private mutating func examineKafka() async throws -> KafkaCluster {
+        let cluster = try await KafkaAdmin.describe(try context.kafka(), on: context.loop)
+        ok("kafka", "\(cluster.brokers.count) broker(s)")
+        let known = Dictionary(cluster.topics.map { ($0.name, $0.partitions) }) { $1 }
+        for name in try context.topics().all {
+            if let partitions = known[name] {
+                ok("topic \(name)", "\(partitions) partition(s)")
             } else {
-                found("providers", .ok, "overridden: \(changed.joined(separator: ", "))")
+                fail("topic \(name)", "missing: run carillon migrate")
             }
-            return configuration
-        } catch {
-            found("providers", .failed, "\(error)")
-            return nil
         }
+        try await examineGroups(cluster)
+        return cluster
     }
 
-    /// - Returns: What there is; `nil` where it cannot be asked.
-    private mutating func examineKafka() async -> KafkaCluster? {
-        do {
-            let cluster = try await KafkaAdmin.describe(try context.kafka(), on: context.loop)
-            found("kafka", .ok, "\(cluster.brokers.count) broker(s)")
-            let known = Dictionary(cluster.topics.map { ($0.name, $0.partitions) }) { $1 }
-            for name in try context.topics().all {
-                if let partitions = known[name] {
-                    found("topic \(name)", .ok, "\(partitions) partition(s)")
-                } else {
-                    found("topic \(name)", .failed, "missing: run carillon migrate")
-                }
-            }
-            try await examineGroups(cluster)
-            return cluster
-        } catch {
-            found("kafka", .failed, "\(error)")
-            return nil
-        }
+    private mutating func examineMasterKeys() throws -> KeyRing {
+        let keys = try context.masterKeys()
+        ok("master keys", "sealing with \(keys.primaryKeyID)")
+        return keys
     }
 
-    private mutating func examineMasterKeys() -> KeyRing? {
-        do {
-            let keys = try context.masterKeys()
-            found("master keys", .ok, "sealing with \(keys.primaryKeyID)")
-            return keys
-        } catch {
-            found("master keys", .failed, "\(error)")
+    /// - Returns: The database; `nil` if its schema cannot be used.
+    private mutating func examinePostgres() async throws -> PushDatabase? {
+        let database = try context.bareDatabase()
+        let state = try await database.schemaState()
+        ok("postgres", "reachable")
+        found(Self.judge(hostIsAhead: database.clock.hostIsAhead))
+        guard case .usable(let version) = state else {
+            fail("schema", state.notReadyReason ?? "cannot be used")
             return nil
         }
-    }
-
-    private mutating func examinePostgres() async -> PushDatabase? {
-        do {
-            let database = try context.bareDatabase()
-            let state = try await database.schemaState()
-            found("postgres", .ok, "reachable")
-            found(Self.judge(hostIsAhead: database.clock.hostIsAhead))
-            if case .usable(let version) = state {
-                found("schema", .ok, "version \(version)")
-                return database
-            }
-            found("schema", .failed, state.notReadyReason ?? "cannot be used")
-        } catch {
-            found("postgres", .failed, "\(error)")
-        }
-        return nil
+        ok("schema", "version \(version)")
+        return database
     }
 
     private mutating func examineApps(
@@ -171,34 +171,25 @@ struct Doctor {
     ) async throws {
         let apps = try await database.apps.list()
         let credentials = try await database.credentials.list()
-        if apps.isEmpty { found("apps", .warning, "none yet: carillon app create <app>") }
+        if apps.isEmpty { warn("apps", "none yet: carillon app create <app>") }
         for app in apps {
             let own = credentials.filter { $0.app == app.id }
             guard !app.isClosed else {
-                found(
-                    "app \(app.id)",
-                    .warning,
-                    "its deletion was cut short: carillon app delete \(app.id)"
-                )
+                warn("app \(app.id)", "its deletion was cut short: carillon app delete \(app.id)")
                 continue
             }
-            if let keys {
-                let opens =
-                    (try? keys.open(app.appKeySealed, context: StoredApp.appKeyContext(app.id)))
-                    != nil
-                    && (try? keys.open(
-                        app.masterKeySealed,
-                        context: StoredApp.masterKeyContext(app.id)
-                    )) != nil
-                if !opens {
-                    found("app \(app.id)", .failed, "CARILLON_MASTER_KEYS do not open its keys")
-                    continue
-                }
+            let sealed = [
+                (app.appKeySealed, StoredApp.appKeyContext(app.id)),
+                (app.masterKeySealed, StoredApp.masterKeyContext(app.id)),
+            ]
+            if let keys, !sealed.allSatisfy({ (try? keys.open($0.0, context: $0.1)) != nil }) {
+                fail("app \(app.id)", "CARILLON_MASTER_KEYS do not open its keys")
+                continue
             }
             if own.isEmpty {
-                found("app \(app.id)", .warning, "no credentials: it can send to no provider")
+                warn("app \(app.id)", "no credentials: it can send to no provider")
             } else {
-                found("app \(app.id)", .ok, "\(own.count) credential(s)")
+                ok("app \(app.id)", "\(own.count) credential(s)")
             }
             try await examineLinks(of: app.id, own, database)
             try await examineDevices(of: app.id, own, database)
@@ -207,17 +198,34 @@ struct Doctor {
         }
     }
 
-    /// A mistyped topic is a credential in order, and reaches nobody.
+    /// Checks linked projects: one without a working credential is not notified of new templates.
+    private mutating func examineLinks(
+        of app: String,
+        _ credentials: [StoredCredential],
+        _ database: PushDatabase
+    ) async throws {
+        let projects = try await database.appLinks.list(app).filter { $0.kind == .fcmProject }
+        guard let first = projects.first, !credentials.contains(where: { $0.platform == .fcm })
+        else { return }
+        let others = projects.count > 1 ? " and \(projects.count - 1) more" : ""
+        warn(
+            "links \(app)",
+            "the project \(first.name)\(others) is linked, and there is no credential for FCM: its"
+                + " Android devices are not notified of a new template"
+        )
+    }
+
+    /// Checks topics: a credential with a mistyped topic is valid, but reaches no device.
     private mutating func examineDevices(
         of app: String,
         _ credentials: [StoredCredential],
         _ database: PushDatabase
     ) async throws {
-        let counts: [UnfitInstallations]
+        let counts: [InstallationsWithoutCredential]
         do {
             counts = try await database.installations.unfit(app: app, credentials)
         } catch let error as StorageError where error.isStatementTimeout {
-            return found("devices \(app)", .warning, "are too many to be counted in time")
+            return warn("devices \(app)", "are too many to be counted in time")
         }
         for unfit in counts where unfit.count > 0 {
             let reasons = [
@@ -225,7 +233,7 @@ struct Doctor {
                 (unfit.ofOtherTopics, "name a topic that no credential is for"),
                 (unfit.withoutTopic, "name no topic, and none of the credentials is the default"),
             ].filter { $0.0 > 0 }.map { "\($0.0): \($0.1)" }
-            // One device that names something odd is no failure of the app's; all of them are.
+            // One device with an odd topic is not the app's error; all devices are.
             let isBroken = unfit.count == unfit.total && unfit.withoutCredential == 0
             found(
                 "devices \(app) \(unfit.platform.rawValue)",
@@ -255,37 +263,21 @@ struct Doctor {
             case .wns: _ = try WNSCredential(secret: secret)
             case .mpns: _ = try MPNSCredential(secret: secret)
             }
-            guard let end = credential.end else { return found(name, .ok, credential.summaryText) }
+            guard let end = credential.end else { return ok(name, credential.summaryText) }
             let month: Int64 = 30 * 86_400_000
             if end <= .now() {
-                found(name, .failed, "its certificate ended \(end.iso8601)")
+                fail(name, "its certificate ended \(end.iso8601)")
             } else if end <= Instant.now().adding(milliseconds: month) {
-                found(name, .warning, "its certificate ends \(end.iso8601)")
+                warn(name, "its certificate ends \(end.iso8601)")
             } else {
-                found(name, .ok, credential.summaryText)
+                ok(name, credential.summaryText)
             }
         } catch {
-            found(name, .failed, "\(error)")
+            fail(name, "\(error)")
         }
     }
 
-    private mutating func examineWork(_ database: PushDatabase) async throws {
-        let waiting = try await database.outbox.count()
-        found(
-            "outbox",
-            waiting > 1000 ? .warning : .ok,
-            "\(waiting) record(s) wait for Kafka"
-        )
-        let dispatchers = try await database.sessions.count()
-        found(
-            "dispatchers",
-            dispatchers == 0 ? .warning : .ok,
-            dispatchers == 0 ? "none is running: nothing is sent" : "\(dispatchers) running"
-        )
-        found(Self.judge(oldestInPlanning: try await database.planning.oldestAge()))
-    }
-
-    /// This command runs where the services do, as a rule.
+    /// Judges the clock of this host, where usually the services run, too.
     static func judge(hostIsAhead: Duration) -> Finding {
         guard DatabaseClock.isTooMuch(hostIsAhead) else {
             return Finding(name: "clock", status: .ok, detail: "as Postgres'")
@@ -294,21 +286,6 @@ struct Doctor {
             name: "clock",
             status: .warning,
             detail: "\(DatabaseClock.text(hostIsAhead: hostIsAhead)): keep both by NTP"
-        )
-    }
-
-    static func judge(oldestInPlanning age: Duration?) -> Finding {
-        guard let age else {
-            return Finding(name: "planning", status: .ok, detail: "no push waits to be planned")
-        }
-        let isLate = age > PlanningStore.longestWait
-        let detail = "the oldest push that waits to be planned is \(age.components.seconds) s old"
-        return Finding(
-            name: "planning",
-            status: isLate ? .warning : .ok,
-            detail: isLate
-                ? "\(detail): see it in carillon push list; run more dispatchers if pushes with a condition"
-                    + " come faster than they are planned" : detail
         )
     }
 }

@@ -3,18 +3,18 @@ import PushCore
 import PushEvents
 import ServiceKit
 
-/// How far the services are behind in what they read from Kafka.
+/// The lag of the services' consumer groups in Kafka.
 extension Doctor {
-    /// Each group has a question of its own, so that one whose coordinator is away hides no other;
-    /// each waits for `timeout` at most.
+    /// Checks the groups, each by a request of its own, so that one with an unreachable coordinator
+    /// hides no other; each waits for `timeout` at most.
     mutating func examineGroups(
         _ cluster: KafkaCluster,
         timeout: Duration = .seconds(10)
     ) async throws {
         let names = try context.topics()
-        for reader in KafkaTopicReader.allCases {
+        for reader in ConsumerRole.allCases {
             let group = groups[reader] ?? reader.defaultGroup
-            // A topic that is missing has a finding already.
+            // A missing topic already has a finding.
             let topics = cluster.topics.filter { reader.reads($0.name, of: names) }
             do {
                 let positions = try await KafkaAdmin.positions(
@@ -42,13 +42,14 @@ extension Doctor {
         }
     }
 
-    /// A coordinator that gives no answer gives the service none either. Where we are refused, the
-    /// service need not be: it has credentials of its own.
+    /// Returns the finding for a group whose offsets cannot be read. A coordinator that does not answer here does not
+    /// answer the service either: a failure. If it refuses, that may concern only this command, as the service has its
+    /// own credentials: a warning.
     private static func unanswered(_ group: String, _ error: KafkaError) -> Finding {
         Finding(
             name: "group \(group)",
             status: error.isRetryable ? .failed : .warning,
-            detail: "how far it is cannot be asked: \(error)"
+            detail: "cannot read its offsets: \(error)"
         )
     }
 }
@@ -61,13 +62,13 @@ extension Command {
             + " is not KAFKA_GROUP_ID"
     )
 
-    /// The groups that differ from the services' defaults: all of them by `everywhere`, which is
-    /// `KAFKA_GROUP_ID`, or one by its option.
+    /// Returns the groups that replace the services' defaults: `everywhere`, the value of `KAFKA_GROUP_ID`,
+    /// replaces all, and an option replaces one.
     static func groups(
         _ options: [String],
         everywhere: String?
-    ) throws(ArgumentsError) -> [KafkaTopicReader: String] {
-        var groups: [KafkaTopicReader: String] = [:]
+    ) throws(ArgumentsError) -> [ConsumerRole: String] {
+        var groups: [ConsumerRole: String] = [:]
         for option in options {
             let parts = option.split(
                 separator: "=",
@@ -75,11 +76,11 @@ extension Command {
                 omittingEmptySubsequences: false
             )
             guard parts.count == 2, !parts[1].isEmpty,
-                let reader = KafkaTopicReader(rawValue: String(parts[0]))
+                let reader = ConsumerRole(rawValue: String(parts[0]))
             else {
-                let services = KafkaTopicReader.allCases.map(\.rawValue)
+                let services = ConsumerRole.allCases.map(\.rawValue)
                 throw ArgumentsError(
-                    "--group takes <service>=<name>, of \(services.joined(separator: " or "))"
+                    "--group takes <service>=<name>; the service is \(services.joined(separator: " or "))"
                 )
             }
             guard groups.updateValue(String(parts[1]), forKey: reader) == nil else {
@@ -87,13 +88,13 @@ extension Command {
             }
         }
         if let name = groups[.dispatcher] ?? everywhere {
-            for reader in [KafkaTopicReader.pushConfig, .pushSync] where groups[reader] == nil {
+            for reader in [ConsumerRole.pushConfig, .pushSync] where groups[reader] == nil {
                 groups[reader] = reader.group(under: name)
             }
         }
         guard let everywhere else { return groups }
         return groups.merging(
-            KafkaTopicReader.allCases.map { ($0, $0.group(under: everywhere)) }
+            ConsumerRole.allCases.map { ($0, $0.group(under: everywhere)) }
         ) { own, _ in own }
     }
 }

@@ -1,23 +1,24 @@
+import IngestStorage
 import Kafka
 import PushCore
 import PushEvents
-import PushStorage
+import Storage
 
-/// What devices' objects need, and what is the matter with it.
+/// The checks of the topics, tables and views for devices' objects.
 extension Doctor {
     mutating func examineIngest(_ database: PushDatabase, _ cluster: KafkaCluster?) async throws {
         let before = findings.count
         let topics = try context.topics()
         let names = try await database.ingestTypes.names()
-        // Those of built-in types have findings already.
+        // Missing topics of built-in types already have findings.
         for name in names where BuiltInIngestType(rawValue: name) == nil {
             let topic = topics.ingest(name)
             guard let cluster, !cluster.topics.contains(where: { $0.name == topic }) else {
                 continue
             }
-            found("ingest \(name)", .failed, "its topic \(topic) is missing: run carillon migrate")
+            fail("ingest \(name)", "its topic \(topic) is missing: run carillon migrate")
         }
-        // A table of a built-in type is that of all apps.
+        // All apps share the table of a built-in type.
         var known: Set<Int> = []
         for app in try await database.apps.list() where !app.isClosed {
             let types = try await database.ingestTypes.list(of: app.id)
@@ -28,9 +29,9 @@ extension Doctor {
             for type in types {
                 let name = "ingest \(app.id) \(type.name)"
                 if let view = views[type.number], missing.contains(view) {
-                    found(name, .failed, "its view \(view) is gone: somebody dropped it")
+                    fail(name, "its view \(view) does not exist: it was dropped")
                 } else if views[type.number] == nil {
-                    found(name, .failed, "it has no view: run carillon migrate")
+                    fail(name, "it has no view: run carillon migrate")
                 }
                 guard known.insert(type.number).inserted else { continue }
                 try await examineTable(
@@ -43,11 +44,7 @@ extension Doctor {
         }
         guard findings.count == before else { return }
         let count = names.count { BuiltInIngestType(rawValue: $0) == nil }
-        found(
-            "ingest",
-            .ok,
-            "\(count) declared and \(BuiltInIngestType.allCases.count) built-in types"
-        )
+        ok("ingest", "\(count) declared and \(BuiltInIngestType.allCases.count) built-in types")
     }
 
     private mutating func examineTable(
@@ -58,15 +55,14 @@ extension Doctor {
     ) async throws {
         let name = "ingest \(type.isBuiltIn ? "" : app + " ")\(type.name)"
         guard !isMissing else {
-            return found(name, .failed, "its table \(type.table) is missing: nothing is stored")
+            return fail(name, "its table \(type.table) is missing: nothing is stored")
         }
         guard let days = type.retentionDays,
             let overdue = try await database.ingestState.overdue(in: type.table, keptDays: days)
         else { return }
-        found(
+        warn(
             name,
-            .warning,
-            "its objects are kept for \(days) days, and \(overdue.count) older day(s) are there, since"
+            "its objects are stored for \(days) days, and \(overdue.count) older day(s) are there, since"
                 + " \(overdue.since.iso8601): does a carillon-ingest with INGEST_SINK=on run?"
         )
     }

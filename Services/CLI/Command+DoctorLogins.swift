@@ -1,28 +1,27 @@
 import Cryptography
 import Logins
 import PushCore
-import PushStorage
+import Storage
 
-/// What logins need, and what is the matter with it: keys that are there and are renewed.
+/// The checks of logins: their keys must exist and be renewed.
 extension Doctor {
-    /// Asked at once, so that some that are away cost a few seconds altogether.
+    /// The number of parallel requests, so that several unreachable issuers cost a few seconds altogether.
     private static let atOnce = 8
-    /// Renewed every hour or so, and tried again each minute; what is stale for longer nobody renews.
+    /// Keys are renewed about every hour, and retried each minute; if they are stale for longer, no service renews
+    /// them.
     private static let patience = Duration.seconds(300)
     private static let hold = Duration.seconds(86_400)
 
     mutating func examineLogins(_ database: PushDatabase) async throws {
         let logins = try await database.logins.list()
         guard !logins.isEmpty else { return }
-        found("logins", .ok, "\(logins.count) of \(Set(logins.map(\.app)).count) app(s)")
+        ok("logins", "\(logins.count) of \(Set(logins.map(\.app)).count) app(s)")
         for login in logins {
             guard case .fixed(let json) = login.keys else { continue }
-            let set = try? JWKSet(json)
-            if set.map(\.keys.isEmpty) ?? true {
-                found(
+            if (try? JWKSet(json))?.keys.isEmpty ?? true {
+                fail(
                     "login \(login.app) \(Terminal.short(login.issuer, 120))",
-                    .failed,
-                    "it is kept without a key that could be used: set it anew"
+                    "it has no usable key: set it again"
                 )
             }
         }
@@ -32,7 +31,7 @@ extension Doctor {
         do {
             configuration = try context.jwks()
         } catch {
-            return found("logins", .failed, "\(error)")
+            return fail("logins", "\(error)")
         }
         let source = JWKSSource(configuration, on: context.loop)
         let answers = await Self.ask(known.map(\.url), source)
@@ -58,12 +57,12 @@ extension Doctor {
         }
     }
 
-    /// What is to be said of an issuer's keys.
+    /// Judges an issuer's keys.
     ///
     /// - Parameters:
-    ///   - stored: What the services have of them.
-    ///   - answer: What he answers now.
-    /// - Returns: How bad it is, and the words.
+    ///   - stored: The keys that the services have.
+    ///   - answer: The issuer's current answer.
+    /// - Returns: The status, and the message.
     private static func judge(_ stored: StoredJWKS?, _ answer: Answer?) -> (Status, String) {
         let kept = stored.flatMap { $0.keys == nil ? nil : $0 }
         let fetchedAt = kept.map { Instant.now().adding(.zero - $0.age).iso8601 } ?? "never"

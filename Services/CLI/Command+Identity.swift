@@ -1,15 +1,13 @@
 import Cryptography
 import JSON
 import PushCore
-import PushStorage
+import SecureStorage
 import ServiceKit
 
 extension Command {
     static let identitySetSecret = Command(
-        words: ["identity", "set-secret"],
-        summary: "lets an identity read its secure payloads by a secret, made where none is given",
-        operands: ["app", "identity"],
-        requiredOperands: 2,
+        "identity set-secret <app> <identity>",
+        "Set or generate the secret by which an identity reads secure payloads",
         options: [
             .value("--secret-file", "<file>", "a secret of its own; without it one is made"), json,
         ]
@@ -26,9 +24,8 @@ extension Command {
             return secret
         }
         let made = own == nil ? Base64.encodeURL(randomBytes(32)) : nil
-        let database = try await context.database()
-        let app = try await open(try arguments.operand(0, "app"), database).id
-        // What a person chose can be guessed at, so trying one has a price; what was made cannot.
+        let (database, app) = try await context.openApp(arguments)
+        // A secret that a person chose can be guessed, so each attempt must be expensive; a random one cannot.
         let hash =
             if let own {
                 try PasswordHash.scrypt(Array(own.utf8))
@@ -36,45 +33,34 @@ extension Command {
                 PasswordHash.digest(Array((made ?? "").utf8))
             }
         try await database.identitySecrets.set(app: app, identity: identity, stored: hash.stored)
-        try await context.audit("identity set-secret", app: app, targets: [identity])
-        if arguments.has("--json") {
-            var object: JSONObject = ["app": .string(app), "identity": .string(identity)]
-            object["secret"] = made.map(JSONValue.string)
-            Terminal.say(.object(object))
-        } else if let made {
-            Terminal.say(
+        try await context.audit("identity set-secret", app, [identity])
+        var object: JSONObject = ["app": .string(app), "identity": .string(identity)]
+        object["secret"] = made.map(JSONValue.string)
+        let shown = Terminal.short(identity, 100)
+        return arguments.answer(
+            object,
+            made.map {
                 """
-                the secret of \(Terminal.short(identity, 100)): \(made)
+                the secret of \(shown): \($0)
                 Keep it now: it is not shown again. The one before, if any, is void.
                 """
-            )
-        } else {
-            Terminal.say(
-                "kept the secret of \(Terminal.short(identity, 100)); the one before is void"
-            )
-        }
-        return 0
+            } ?? "stored the secret of \(shown); the one before is void"
+        )
     }
 
     static let identityRemoveSecret = Command(
-        words: ["identity", "remove-secret"],
-        summary: "takes an identity's secret back: it opens nothing any more",
-        operands: ["app", "identity"],
-        requiredOperands: 2,
-        options: [json]
+        "identity remove-secret <app> <identity>",
+        "Revoke an identity's secret"
     ) { arguments, context in
         let identity = try arguments.operand(1, "identity")
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
+        let (database, app) = try await context.existingApp(arguments)
         guard try await database.identitySecrets.remove(app: app, identity: identity) else {
             throw CommandFailure("\(Terminal.short(identity, 100)) has no secret in \(app)")
         }
-        try await context.audit("identity remove-secret", app: app, targets: [identity])
-        if arguments.has("--json") {
-            Terminal.say(["app": .string(app), "removed": .string(identity)])
-        } else {
-            Terminal.say("removed the secret of \(Terminal.short(identity, 100))")
-        }
-        return 0
+        try await context.audit("identity remove-secret", app, [identity])
+        return arguments.answer(
+            ["app": .string(app), "removed": .string(identity)],
+            "removed the secret of \(Terminal.short(identity, 100))"
+        )
     }
 }

@@ -1,25 +1,23 @@
+import IngestStorage
 import JSON
 import JSONSchema
 import Kafka
 import PushCore
 import PushEvents
-import PushStorage
 import ServiceKit
 import Settings
+import Storage
 
 extension Command {
     static let ingestTypePut = Command(
-        words: ["ingest", "type", "put"],
-        summary:
-            "declares a type of objects that devices send, or widens it; makes topic and table",
-        operands: ["app", "Type"],
-        requiredOperands: 2,
+        "ingest type put <app> <Type>",
+        "Declare or widen an ingest type; create its topic and table",
         options: [
             .value("--schema", "<file>", "JSON Schema 2020-12, or Atlas' own schema; - is stdin"),
             .value(
                 "--retention",
                 "<days>",
-                "how long its objects are kept, such as 90d; none: for ever. As it is without it"
+                "retention of its objects, such as 90d; none: for ever; default: unchanged"
             ),
             .value(
                 "--subject",
@@ -35,11 +33,10 @@ extension Command {
         let schema = try schema(arguments, of: name)
         let retention = try retention(arguments)
         let subject = try arguments.value("--subject").map { try Self.subject($0, of: schema) }
-        // Read first: nothing is half done because of a variable.
+        // Read first, so that an invalid variable leaves nothing half done.
         let (kafka, partitions) = (try context.kafka(), try context.partitions())
         let topic = try context.topics().ingest(name)
-        let database = try await context.database()
-        let app = try await open(try arguments.operand(0, "app"), database).id
+        let (database, app) = try await context.openApp(arguments)
         let current = try await database.ingestTypes.find(name, of: app)
         let change = IngestTypeChange(
             app: app,
@@ -65,10 +62,9 @@ extension Command {
             let cluster = try await KafkaAdmin.describe(kafka, on: context.loop)
             let isMissing = !cluster.topics.contains { $0.name == topic }
             let view = try await view(of: change, database)
-            say(change, topic, isNew: isMissing, view, isRehearsal: true, arguments)
-            return 0
+            return answer(change, topic, isNew: isMissing, view, isDryRun: true, arguments)
         }
-        // Before the type is there: one that is declared has its topic.
+        // Before the type is stored: a declared type has its topic.
         let created = try await KafkaAdmin.ensureTopics(
             [(name: topic, partitions: partitions)],
             kafka,
@@ -86,58 +82,43 @@ extension Command {
             }
             try await context.audit(
                 "ingest type put",
-                app: app,
-                targets: ["type:\(name)", "version:\(change.nextVersion)"]
+                app,
+                ["type:\(name)", "version:\(change.nextVersion)"]
             )
         }
-        let view =
-            if let stored {
-                try await database.ingestTypes.view(of: stored, app: app)
-            } else {
-                ""
-            }
-        say(change, topic, isNew: !created.isEmpty, view, isRehearsal: false, arguments)
-        return 0
+        var view = ""
+        if let stored { view = try await database.ingestTypes.view(of: stored, app: app) }
+        let isNew = !created.isEmpty
+        return answer(change, topic, isNew: isNew, view, isDryRun: false, arguments)
     }
 
     static let ingestTypeList = Command(
-        words: ["ingest", "type", "list"],
-        summary: "lists the types of objects that an app's devices may send",
-        operands: ["app"],
-        requiredOperands: 1,
-        options: [json]
+        "ingest type list <app>",
+        "List an app's ingest types"
     ) { arguments, context in
         let topics = try context.topics()
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
-        var rows = [["TYPE", "VERSION", "KEPT", "SUBJECT", "VIEW"]]
-        var objects: [JSONValue] = []
+        let (database, app) = try await context.existingApp(arguments)
+        var types: [(type: StoredIngestType, view: String)] = []
         for type in try await database.ingestTypes.list(of: app) {
-            let view = try await database.ingestTypes.view(of: type, app: app)
-            objects.append(.object(type.json(view: view, topics)))
-            rows.append([
-                type.name, type.versionText, type.retentionText, type.subjectText, view,
-            ])
+            types.append((type, try await database.ingestTypes.view(of: type, app: app)))
         }
-        if arguments.has("--json") {
-            Terminal.say(.array(objects))
-        } else {
-            Terminal.say(Terminal.table(rows))
-        }
-        return 0
+        return Listing(
+            types,
+            columns: [
+                .members { $0.type.json(view: $0.view, topics) }, .cell("TYPE", \.type.name),
+                .cell("VERSION", \.type.versionText), .cell("KEPT", \.type.retentionText),
+                .cell("SUBJECT", \.type.subjectText), .cell("VIEW", \.view),
+            ]
+        ).say(arguments)
     }
 
     static let ingestTypeShow = Command(
-        words: ["ingest", "type", "show"],
-        summary: "shows a type with its schema, and the view that its objects are read from",
-        operands: ["app", "Type"],
-        requiredOperands: 2,
-        options: [json]
+        "ingest type show <app> <Type>",
+        "Show an ingest type with its schema and view"
     ) { arguments, context in
         let name = try arguments.operand(1, "Type")
         let topics = try context.topics()
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
+        let (database, app) = try await context.existingApp(arguments)
         guard IngestTypeName.isWellFormed(name),
             let type = try await database.ingestTypes.find(name, of: app)
         else {
@@ -146,35 +127,24 @@ extension Command {
         }
         let view = try await database.ingestTypes.view(of: type, app: app)
         let columns = try type.columns()
-        if arguments.has("--json") {
-            var object = type.json(view: view, topics)
-            object["columns"] = .array(
-                columns.map { ["name": .string($0.name), "type": .string($0.type.rawValue)] }
-            )
-            object["schema"] = type.schema ?? .null
-            Terminal.say(.object(object))
-            return 0
-        }
+        var object = type.json(view: view, topics)
+        object["columns"] = Self.json(columns)
+        object["schema"] = type.schema ?? .null
         let texts = columns.map { "\($0.name) \($0.type.rawValue)" }
-        Terminal.say(
-            Terminal.table([
-                ["type", type.name], ["view", view], ["table", type.table],
-                ["topic", topics.ingest(type.name)], ["version", type.versionText],
-                ["kept", type.retentionText], ["subject", type.subjectText],
-                ["changed", type.updatedAt.iso8601],
-                ["columns", texts.isEmpty ? "none of its own" : texts.joined(separator: ", ")],
-            ])
-        )
-        if let schema = type.schema { Terminal.say("\n" + schema.indented) }
-        return 0
+        let table = Terminal.table([
+            ["type", type.name], ["view", view], ["table", type.table],
+            ["topic", topics.ingest(type.name)], ["version", type.versionText],
+            ["kept", type.retentionText], ["subject", type.subjectText],
+            ["changed", type.updatedAt.iso8601],
+            ["columns", texts.isEmpty ? "none of its own" : texts.joined(separator: ", ")],
+        ])
+        return arguments.answer(object, table + (type.schema.map { "\n\n" + $0.indented } ?? ""))
     }
 
-    // MARK: What these share
+    // MARK: Shared
 
     private static func schema(_ arguments: Arguments, of name: String) throws -> ObjectSchema {
-        guard let path = arguments.value("--schema") else {
-            throw ArgumentsError("--schema is missing")
-        }
+        let path = try arguments.required("--schema")
         let bytes = readFile(
             path == "-" ? "/dev/stdin" : path,
             maximumBytes: ObjectSchema.maximumBytes
@@ -185,20 +155,18 @@ extension Command {
                     + " \(ObjectSchema.maximumBytes >> 10) KiB: \(path)"
             )
         }
-        do throws(SchemaError) {
-            return try ObjectSchema(bytes, type: name)
-        } catch {
-            throw ArgumentsError("--schema \(path) cannot be used: \(error.description)")
+        return try argument("--schema \(path) cannot be used: ") {
+            try ObjectSchema(bytes, type: name)
         }
     }
 
-    /// `.some(nil)`: for ever; `nil`: it is not said.
+    /// Returns the retention; `.some(nil)` for ever, `nil` if it is not given.
     private static func retention(_ arguments: Arguments) throws(ArgumentsError) -> Int?? {
         guard let text = arguments.value("--retention") else { return nil }
         return .some(try RetentionOption.days(text))
     }
 
-    /// `.some(nil)` of the empty text: nobody is named.
+    /// Returns the subject's property; `nil` for the empty string: the type names no subject.
     private static func subject(
         _ name: String,
         of schema: ObjectSchema
@@ -209,12 +177,12 @@ extension Command {
             throw ArgumentsError("--subject: the schema has no property \(name)\(near)")
         }
         guard property.column == .text else {
-            throw ArgumentsError("--subject: \(name) is no text, so it names nobody")
+            throw ArgumentsError("--subject: \(name) is not a string")
         }
         return name
     }
 
-    /// A type of any app, or a built-in, that is nearly called so.
+    /// Returns a type of any app, or a built-in one, with a name that could be confused.
     private static func confused(
         _ name: String,
         _ database: PushDatabase
@@ -233,39 +201,36 @@ extension Command {
         return try await database.ingestTypes.view(of: current, app: change.app)
     }
 
-    private static func say(
+    private static func json(_ columns: [(name: String, type: IngestColumnType)]) -> JSONValue {
+        .array(columns.map { ["name": .string($0.name), "type": .string($0.type.rawValue)] })
+    }
+
+    private static func answer(
         _ change: IngestTypeChange,
         _ topic: String,
         isNew isTopicNew: Bool,
         _ view: String?,
-        isRehearsal: Bool,
+        isDryRun: Bool,
         _ arguments: Arguments
-    ) {
-        guard !arguments.has("--json") else {
-            return Terminal.say([
+    ) -> Int32 {
+        let texts = change.columns.map { "\($0.name) \($0.type.rawValue)" }
+        let made = isDryRun ? "would be created" : "created"
+        var rows = [
+            ["topic", topic + (isTopicNew ? ", \(made)" : "")], ["view", view ?? "a new one"],
+            ["columns", texts.joined(separator: ", ")],
+        ]
+        if isDryRun { rows.append(["changed", "nothing: --dry-run"]) }
+        return arguments.answer(
+            [
                 "app": .string(change.app), "type": .string(change.name),
                 "version": JSONValue(change.nextVersion),
-                "changed": .bool(change.isChange), "dryRun": .bool(isRehearsal),
+                "changed": .bool(change.isChange), "dryRun": .bool(isDryRun),
                 "retentionDays": change.retentionDays.map { JSONValue($0) } ?? .null,
                 "subject": change.subject.map { .string($0) } ?? .null,
                 "kafkaTopic": .string(topic), "kafkaTopicCreated": .bool(isTopicNew),
-                "view": view.map { .string($0) } ?? .null,
-                "columns": .array(
-                    change.columns.map {
-                        ["name": .string($0.name), "type": .string($0.type.rawValue)]
-                    }
-                ),
-            ])
-        }
-        Terminal.say(change.sentence(isRehearsal: isRehearsal))
-        let made = isRehearsal ? "would be created" : "created"
-        var rows = [["topic", topic + (isTopicNew ? ", \(made)" : "")]]
-        rows.append(["view", view ?? "a new one"])
-        rows.append([
-            "columns",
-            change.columns.map { "\($0.name) \($0.type.rawValue)" }.joined(separator: ", "),
-        ])
-        if isRehearsal { rows.append(["changed", "nothing: --dry-run"]) }
-        Terminal.say(Terminal.table(rows))
+                "view": view.map { .string($0) } ?? .null, "columns": json(change.columns),
+            ],
+            change.sentence(isDryRun: isDryRun) + "\n" + Terminal.table(rows)
+        )
     }
 }

@@ -1,26 +1,21 @@
+import InstallationStorage
 import JSON
 import PushCore
-import PushStorage
 import ServiceKit
+import Storage
 
 extension Command {
     static let installationsList = Command(
-        words: ["installations", "list"],
-        summary: "lists the installations of an app, those that said something last first",
-        operands: ["app"],
-        requiredOperands: 1,
+        "installations list <app>",
+        "List the installations of an app, most recently active first",
         options: [
             .value("--where", "<json>", "only those that meet a condition: {\"city\": \"Oslo\"}"),
-            .value("--limit", "<n>", "at most so many, 1 to 1000; 100 without it"), json,
+            .value("--limit", "<n>", "maximum number of results, 1 to 1000; default 100"), json,
         ]
     ) { arguments, context in
-        let text = arguments.value("--limit") ?? "100"
-        guard let limit = Int(text), (1...1000).contains(limit) else {
-            throw ArgumentsError("--limit takes a whole number from 1 to 1000")
-        }
+        let limit = try arguments.integer("--limit", in: 1...1000, default: 100)
         let condition = try condition(arguments.value("--where"))
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
+        let (database, app) = try await context.existingApp(arguments)
         let found: [Installation]
         let total: Int
         do {
@@ -36,75 +31,46 @@ extension Command {
         } catch let error as StorageError where error.isStatementTimeout {
             throw CommandFailure("finding them takes longer than the database's statement timeout")
         }
-        if arguments.has("--json") {
-            Terminal.say(.array(found.map { .object(shown($0)) }))
-            return 0
-        }
-        guard !found.isEmpty else {
-            Terminal.say("no installation\(arguments.has("--where") ? " meets it" : " yet")")
-            return 0
-        }
-        var rows = [["INSTALLATION", "DEVICE", "IDENTITY", "CHANNELS", "STATE", "UPDATED"]]
-        for installation in found {
-            rows.append([
-                installation.objectID, installation.deviceType, installation.identity ?? "-",
-                Terminal.short(installation.channels.joined(separator: " "), 40),
-                installation.state, installation.updatedAt.iso8601,
-            ])
-        }
-        Terminal.say(Terminal.table(rows))
-        if total > found.count { Terminal.say("… \(total) in all: --limit, --where") }
-        return 0
+        return Listing(
+            found,
+            columns: [
+                .members(shown), .cell("INSTALLATION", \.objectID), .cell("DEVICE", \.deviceType),
+                .cell("IDENTITY") { $0.identity ?? "-" },
+                .cell("CHANNELS") { Terminal.short($0.channels.joined(separator: " "), 40) },
+                .cell("STATE", \.state), .cell("UPDATED", \.updatedAt.iso8601),
+            ],
+            empty: "no installation\(arguments.has("--where") ? " meets it" : " yet")"
+        ).say(arguments, note: total > found.count ? "… \(total) in all: --limit, --where" : nil)
     }
 
     static let installationsShow = Command(
-        words: ["installations", "show"],
-        summary: "shows an installation, by its object id or installationId, or how it begins",
-        operands: ["app", "id"],
-        requiredOperands: 2,
-        options: [json]
+        "installations show <app> <id>",
+        "Show an installation by object id, installationId or prefix"
     ) { arguments, context in
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
+        let (database, app) = try await context.existingApp(arguments)
         let installation = try await existing(
             installation: try arguments.operand(1, "id"),
             of: app,
             database
         )
-        if arguments.has("--json") {
-            Terminal.say(.object(shown(installation)))
-            return 0
-        }
-        var rows: [[String]] = []
-        for (name, value) in shown(installation) where value != .array([]) {
-            rows.append([name, value.plain])
-        }
-        Terminal.say(Terminal.table(rows))
-        return 0
+        let object = shown(installation)
+        let filled = object.filter { $0.value != .array([]) }
+        return arguments.answer(object, lines: filled.map { [$0.key, $0.value.plain] })
     }
 
     private static func condition(_ text: String?) throws -> Where {
         guard let text else { return .all([]) }
-        let value: JSONValue
-        do throws(JSONError) {
-            value = try JSONValue.parse(text)
-        } catch {
-            throw ArgumentsError("--where takes JSON: \(error.description)")
-        }
-        do throws(WhereError) {
-            return try Where.parse(value)
-        } catch {
-            throw ArgumentsError("--where: \(error.description)")
-        }
+        let value = try argument("--where takes JSON: ") { try JSONValue.parse(text) }
+        return try argument("--where: ") { try Where.parse(value) }
     }
 
-    /// What may not be read by whoever looks over a shoulder: whoever has it can ring the device.
-    private static let addresses: TextSet = [
+    /// Fields hidden in the table: with one of them anyone can push to the device.
+    private static let addresses: ExactStringSet = [
         "deviceToken", "registrationId", "subscriptionUri", "deviceUri", "pushChannel",
         HubTemplate.field,
     ]
 
-    /// All that is kept of it but its token, which is nobody's to read.
+    /// Returns all stored fields except its token, which is never shown.
     private static func shown(_ installation: Installation) -> JSONObject {
         var object: JSONObject = [
             "objectId": .string(installation.objectID), "app": .string(installation.app),

@@ -1,21 +1,19 @@
 import Cryptography
 import JSON
 import PushCore
-import PushStorage
 import ServiceKit
 import Settings
+import Storage
 
 extension Command {
     static let appRotateKey = Command(
-        words: ["app", "rotate-key"],
-        summary: "gives an app a new key; the old one is accepted beside it for a while",
-        operands: ["app"],
-        requiredOperands: 1,
+        "app rotate-key <app>",
+        "Replace an app's key; the old one stays valid for a grace period",
         options: [
-            .value("--key", "app|master", "which of its keys"),
+            .value("--key", "app|master", "key to replace"),
             .value("--grace", "<duration>", "how long the old key is accepted, 24h; or 0s"),
             .value("--key-file", "<file>", "the new key; without it a random one"),
-            .flag("--finish", "end the time of the older keys now, and make no new one"), json,
+            .flag("--finish", "revoke the older keys now"), json,
         ]
     ) { arguments, context in
         let id = try arguments.operand(0, "app")
@@ -44,23 +42,19 @@ extension Command {
                 oldValidUntil: until
             )
         else { throw try await noApp(id, database) }
-        try await context.audit("app rotate-key", app: id, targets: ["key:\(kind.rawValue)"])
-        if arguments.has("--json") {
-            Terminal.say([
+        try await context.audit("app rotate-key", id, ["key:\(kind.rawValue)"])
+        return arguments.answer(
+            [
                 "id": .string(id), kind == .app ? "appKey" : "masterKey": .string(key),
                 "oldKeyUntil": until.map { .string($0.iso8601) } ?? .null,
-            ])
-        } else {
-            Terminal.say(
-                """
-                the new \(kind.rawValue) key of \(id): \(key)
-                Keep it now: it is not shown again.
-                \(until.map { "The old one is accepted until \($0.iso8601)." }
-                    ?? "The old one is not accepted any more.")
-                """
-            )
-        }
-        return 0
+            ],
+            """
+            the new \(kind.rawValue) key of \(id): \(key)
+            Keep it now: it is not shown again.
+            \(until.map { "The old one is accepted until \($0.iso8601)." }
+                ?? "The old one is not accepted any more.")
+            """
+        )
     }
 
     private static func finish(
@@ -75,16 +69,10 @@ extension Command {
         let database = try await context.database()
         _ = try await existing(id, database)
         let ended = try await database.apps.finishRotation(id, kind)
-        try await context.audit(
-            "app rotate-key --finish",
-            app: id,
-            targets: ["key:\(kind.rawValue)"]
+        try await context.audit("app rotate-key --finish", id, ["key:\(kind.rawValue)"])
+        return arguments.answer(
+            ["id": .string(id), "ended": JSONValue(ended)],
+            "\(ended) older \(kind.rawValue) key(s) of \(id) revoked"
         )
-        if arguments.has("--json") {
-            Terminal.say(["id": .string(id), "ended": JSONValue(ended)])
-        } else {
-            Terminal.say("\(ended) older \(kind.rawValue) key(s) of \(id) are over")
-        }
-        return 0
     }
 }

@@ -1,28 +1,22 @@
 import Cryptography
 import JSON
-import PushStorage
 import ServiceKit
+import StorageAdmin
 
 extension Command {
     static let keysStatus = Command(
-        words: ["keys", "status"],
-        summary: "counts what is sealed under which of CARILLON_MASTER_KEYS",
-        options: [json]
+        "keys status",
+        "Count sealed values by master key"
     ) { arguments, context in
         let keys = try context.masterKeys()
         let usage = try await KeyUsage(keys, try await context.database().sealed)
-        if arguments.has("--json") {
-            Terminal.say(.object(usage.json))
-        } else {
-            Terminal.say(Terminal.table(usage.rows))
-        }
-        return usage.unreadable > 0 ? 1 : 0
+        let exitCode: Int32 = usage.unreadable > 0 ? 1 : 0
+        return arguments.answer(usage.json, lines: usage.rows, exitCode: exitCode)
     }
 
     static let keysRotate = Command(
-        words: ["keys", "rotate"],
-        summary: "seals everything anew under the first of CARILLON_MASTER_KEYS",
-        options: [json]
+        "keys rotate",
+        "Seal all values again under the first master key"
     ) { arguments, context in
         let keys = try context.masterKeys()
         let sealed = try await context.database().sealed
@@ -34,38 +28,32 @@ extension Command {
             case .interrupted: Interruption.exitCode
             case .finished: rotation.unreadable > 0 ? 1 : 0
             }
-        try await context.audit(
-            "keys rotate",
-            app: "",
-            targets: [keys.primaryKeyID],
-            status: exitCode
-        )
-        if arguments.has("--json") {
-            Terminal.say([
+        try await context.audit("keys rotate", "", [keys.primaryKeyID], status: exitCode)
+        var words = "\(rotation.rotated) sealed again under \(keys.primaryKeyID)"
+        if end == .interrupted {
+            words += "\n\(usage.behind) are left: carillon keys rotate continues with them"
+        } else if usage.behind == 0 {
+            words += "\nonce every service runs with this list, the other keys may go"
+        } else if rotation.unreadable == 0 {
+            words +=
+                "\n\(usage.behind) came under another key meanwhile: a service still runs with an"
+                + " older list; once none does, carillon keys rotate"
+        }
+        return arguments.answer(
+            [
                 "sealsWith": .string(keys.primaryKeyID), "rotated": JSONValue(rotation.rotated),
                 "unreadable": JSONValue(rotation.unreadable), "left": JSONValue(usage.behind),
-            ])
-            return exitCode
-        }
-        Terminal.say("\(rotation.rotated) sealed anew under \(keys.primaryKeyID)")
-        if end == .interrupted {
-            Terminal.say("\(usage.behind) are left: carillon keys rotate goes on with them")
-        } else if usage.behind == 0 {
-            Terminal.say("once every service runs with this list, the other keys may go")
-        } else if rotation.unreadable == 0 {
-            Terminal.say(
-                "\(usage.behind) came under another key meanwhile: a service still runs with an"
-                    + " older list; once none does, carillon keys rotate"
-            )
-        }
-        return exitCode
+            ],
+            words,
+            exitCode: exitCode
+        )
     }
 }
 
-/// What is sealed under which key.
+/// The counts of sealed values by key.
 struct KeyUsage {
     private let keys: KeyRing
-    /// By the key's id; `?` for what names none.
+    /// The counts by the key's id; `?` for values that name none.
     private var values: [String: Int] = [:]
     private var payloads: [String: Int] = [:]
     private var closed: [String: Int] = [:]
@@ -78,7 +66,7 @@ struct KeyUsage {
             let opens = (try? keys.open(value.sealed, context: value.context)) != nil
             if !opens { closed[id, default: 0] += 1 }
         }
-        // These are too many to be opened: what the ring has no key for cannot be.
+        // There are too many to open them all: values without a key in the ring are known to fail.
         for head in try await sealed.secureHeads() {
             let id = KeyRing.keyID(of: head.head) ?? "?"
             payloads[id, default: 0] += head.count
@@ -92,12 +80,12 @@ struct KeyUsage {
 
     var unreadable: Int { closed.values.reduce(0, +) }
 
-    /// What is under another key than the first.
+    /// The number of values under another key than the first.
     var behind: Int {
         ids.filter { $0 != keys.primaryKeyID }.reduce(0) { $0 + count($1) }
     }
 
-    /// Keys of the list that nothing is under, but for the first.
+    /// The unused keys of the list, except for the first.
     private var idle: [String] { keys.keyIDs.dropFirst().filter { count($0) == 0 } }
 
     var json: JSONObject {

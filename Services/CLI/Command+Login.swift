@@ -2,15 +2,12 @@ import Cryptography
 import JSON
 import Logins
 import PushCore
-import PushStorage
 import ServiceKit
 
 extension Command {
     static let loginSet = Command(
-        words: ["login", "set"],
-        summary: "lets an issuer's tokens prove an app's identities, once its keys are found",
-        operands: ["app"],
-        requiredOperands: 1,
+        "login set <app>",
+        "Set a JWT issuer for an app's identities after fetching its keys",
         options: loginOptions + [
             .value("--jwks-url", "<url>", "where the issuer shows its keys, over https"),
             .value("--jwks-file", "<file>", "its keys themselves, of an issuer that shows none"),
@@ -26,78 +23,58 @@ extension Command {
         var login = try login(arguments, of: try arguments.operand(0, "app"))
         let database = try await context.database()
         _ = try await open(login.app, database)
-        // What cannot be is said before the issuer is asked.
-        _ = try await database.logins.set(login, isRehearsal: true)
+        // Conflicts are reported before the issuer is called.
+        _ = try await database.logins.set(login, isDryRun: true)
         let fetched = try await keys(arguments, context)
         if login.url == nil { login.keys = .fixed(fetched.set.json) }
-        let isRehearsal = arguments.has("--dry-run")
-        let replaces = try await database.logins.set(login, isRehearsal: isRehearsal)
-        if !isRehearsal {
-            // So that the services need not ask first.
+        let isDryRun = arguments.has("--dry-run")
+        let replaces = try await database.logins.set(login, isDryRun: isDryRun)
+        if !isDryRun {
+            // Then the services need not fetch them first.
             if let url = login.url {
                 try await database.jwks.keep(url, fetched.set.json, freshFor: fetched.freshFor)
             }
-            try await context.audit("login set", app: login.app, targets: login.targets)
+            try await context.audit("login set", login.app, login.targets)
         }
-        if arguments.has("--json") {
-            var object = login.json
-            object["replaced"] = .bool(replaces)
-            object["dryRun"] = .bool(isRehearsal)
-            object["keys"] = .array(fetched.set.keys.map(\.summary))
-            object["passedOver"] = .array(fetched.set.passedOver.map { .string($0) })
-            Terminal.say(.object(object))
-        } else {
-            let done = isRehearsal ? "would set" : "set"
-            Terminal.say(
-                "\(done) the login \(login.shown)\(replaces ? ", in another's place" : "")"
-            )
-            Terminal.say(fetched.set.shown)
-        }
-        return 0
+        var object = login.json
+        object["replaced"] = .bool(replaces)
+        object["dryRun"] = .bool(isDryRun)
+        object["keys"] = .array(fetched.set.keys.map(\.summary))
+        object["passedOver"] = .array(fetched.set.passedOver.map { .string($0) })
+        let done = isDryRun ? "would set" : "set"
+        let rest = replaces ? ", in another's place" : ""
+        return arguments.answer(
+            object,
+            "\(done) the login \(login.shown)\(rest)\n\(fetched.set.shown)"
+        )
     }
 
     static let loginList = Command(
-        words: ["login", "list"],
-        summary: "lists whose tokens prove an app's identities",
-        operands: ["app"],
-        requiredOperands: 1,
-        options: [json]
+        "login list <app>",
+        "List the JWT issuers of an app"
     ) { arguments, context in
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
-        let logins = try await database.logins.list(app)
-        if arguments.has("--json") {
-            Terminal.say(.array(logins.map { .object($0.json) }))
-        } else if logins.isEmpty {
-            Terminal.say("no login yet: carillon login set \(app)")
-        } else {
-            Terminal.say(
-                Terminal.table(
-                    logins.map { login in
-                        [
-                            login.issuer, login.audience,
-                            login.identityPrefix.isEmpty
-                                ? login.identityClaim
-                                : "\(login.identityPrefix)<\(login.identityClaim)>",
-                            login.url ?? "its keys are kept with it",
-                        ]
-                    }
-                )
-            )
-        }
-        return 0
+        let (database, app) = try await context.existingApp(arguments)
+        return Listing(
+            try await database.logins.list(app),
+            columns: [
+                .members(\.json), .cell { $0.issuer }, .cell { $0.audience },
+                .cell { login in
+                    let (prefix, claim) = (login.identityPrefix, login.identityClaim)
+                    return prefix.isEmpty ? claim : "\(prefix)<\(claim)>"
+                },
+                .cell { $0.url ?? "stored with its keys" },
+            ],
+            empty: "no login yet: carillon login set \(app)"
+        ).say(arguments)
     }
 
     static let loginRemove = Command(
-        words: ["login", "remove"],
-        summary: "lets an issuer's tokens prove nothing any more",
-        operands: ["app"],
-        requiredOperands: 1,
+        "login remove <app>",
+        "Remove a JWT issuer from an app",
         options: loginOptions + [json]
     ) { arguments, context in
         let (issuer, audience) = try issuerAndAudience(arguments)
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
+        let (database, app) = try await context.existingApp(arguments)
         let known = try await database.logins.list(app)
         guard
             try await database.logins.remove(app, issuer: issuer, audience: audience),
@@ -109,29 +86,19 @@ extension Command {
                     + didYouMean(issuer, among: known.map(\.issuer))
             )
         }
-        try await context.audit("login remove", app: app, targets: login.targets)
-        if arguments.has("--json") {
-            Terminal.say(.object(login.json))
-        } else {
-            Terminal.say("removed the login \(login.shown)")
-        }
-        return 0
+        try await context.audit("login remove", app, login.targets)
+        return arguments.answer(login.json, "removed the login \(login.shown)")
     }
 
     static let loginCheck = Command(
-        words: ["login", "check"],
-        summary: "says whose a token is, or why it is nobody's",
-        operands: ["app"],
-        requiredOperands: 1,
+        "login check <app>",
+        "Verify a token; print its identity, or why it is rejected",
         options: [.value("--token-file", "<file>", "a file that holds the token"), json]
     ) { arguments, context in
-        guard let path = arguments.value("--token-file") else {
-            throw ArgumentsError("--token-file is missing")
-        }
+        let path = try arguments.required("--token-file")
         let token = try context.line(ofFile: path, "--token-file")
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
-        let directory = LoginDirectory(
+        let (database, app) = try await context.existingApp(arguments)
+        let directory = LoginCache(
             database,
             JWKSSource(try context.jwks(), on: context.loop),
             on: context.loop
@@ -139,22 +106,20 @@ extension Command {
         let refusal: (name: String, text: String)
         do {
             let reader = try await directory.reader(of: token, app: app)
-            if arguments.has("--json") {
-                Terminal.say(["app": .string(app), "identity": .string(reader.identity)])
-            } else {
-                Terminal.say("it proves the identity \(Terminal.short(reader.identity, 512))")
-            }
-            return 0
+            return arguments.answer(
+                ["app": .string(app), "identity": .string(reader.identity)],
+                "it proves the identity \(Terminal.short(reader.identity, 512))"
+            )
         } catch let error as LoginRefusal {
             refusal =
                 switch error {
                 case .refused(let fault): (fault.metricLabel, fault.text)
                 case .unavailable:
-                    ("unavailable", "its issuer's keys are not to be had; carillon doctor says why")
+                    ("unavailable", "the issuer's keys are unavailable; see carillon doctor")
                 }
         }
         guard arguments.has("--json") else {
-            throw CommandFailure("it proves nothing to \(app): \(refusal.text)")
+            throw CommandFailure("\(app) rejects the token: \(refusal.text)")
         }
         Terminal.say([
             "app": .string(app), "refusal": .string(refusal.name), "reason": .string(refusal.text),
@@ -162,7 +127,7 @@ extension Command {
         return 1
     }
 
-    // MARK: What these share
+    // MARK: Shared
 
     private static let loginOptions: [Arguments.Option] = [
         .value("--issuer", "<text>", "who issues the tokens: their iss"),
@@ -173,9 +138,7 @@ extension Command {
         _ arguments: Arguments
     ) throws -> (issuer: String, audience: String) {
         func text(_ name: String, _ bytes: Int) throws -> String {
-            guard let text = arguments.value(name) else {
-                throw ArgumentsError("\(name) is missing")
-            }
+            let text = try arguments.required(name)
             guard LoginLimits.isUsable(text, 1...bytes) else {
                 throw ArgumentsError("\(name) takes 1 to \(bytes) bytes without control characters")
             }
@@ -217,7 +180,7 @@ extension Command {
         )
     }
 
-    /// What the issuer shows, or the file holds.
+    /// Fetches the issuer's keys, or reads them from the file.
     private static func keys(
         _ arguments: Arguments,
         _ context: CommandContext
@@ -240,7 +203,7 @@ extension Command {
 }
 
 extension JWKSFault {
-    /// The same of a file, which nobody had to ask for.
+    /// The text for a file, which was not fetched.
     fileprivate var ofFile: String {
         switch self {
         case .noSet(let reason): "it holds no JWK set: \(reason)"
@@ -252,7 +215,7 @@ extension JWKSFault {
 }
 
 extension StoredLogin {
-    /// For the audit: what lets in, and nothing else.
+    /// The audit's targets: the issuer and the audience, and nothing else.
     fileprivate var targets: [String] { ["issuer:\(issuer)", "audience:\(audience)"] }
 
     fileprivate var shown: String {
@@ -277,7 +240,7 @@ extension JWKSet.Key {
 }
 
 extension JWKSet {
-    /// What was found, and what not.
+    /// The accepted keys, and the ignored ones.
     fileprivate var shown: String {
         let found = keys.map { key in
             "\(key.key.algorithm.rawValue) \(key.kid.map { Terminal.short($0, 60) } ?? "without a name")"

@@ -1,28 +1,30 @@
+import InstallationStorage
 import PushCore
 import PushStorage
 import ServiceKit
+import Storage
 
-/// What a person names by its beginning.
+/// Lookups by the beginning of an id.
 extension Command {
-    /// Fewer characters are not taken for the beginning of an id: one slip would name another.
+    /// The shortest accepted beginning of an id: with fewer characters, one slip would name another.
     private static let shortestBeginning = 4
-    /// How many of those that begin alike are told.
+    /// The maximum of ambiguous ids in an error.
     private static let told = 10
 
-    /// A push's id, or its beginning, in lower case.
+    /// Returns a push's id, or its beginning, in lower case.
     static func pushID(_ text: String) throws(ArgumentsError) -> String {
         let text = text.lowercased()
         let isBeginning =
             PushIdentity.range(beginning: text) != nil && text.utf8.count >= shortestBeginning
         guard isBeginning else {
             throw ArgumentsError(
-                "\"\(text)\" is no push id, nor \(shortestBeginning) characters of one or more"
+                "\"\(text)\" is not a push id, nor \(shortestBeginning) characters of one or more"
             )
         }
         return text
     }
 
-    /// The one push of this id, or of an id that begins so.
+    /// Returns the one push of this id, or of an id that begins so.
     static func existing(push id: String, _ database: PushDatabase) async throws -> StoredPush {
         guard !PushIdentity.isUUID(id) else {
             guard let push = try await database.pushes.find(id) else {
@@ -44,7 +46,7 @@ extension Command {
         return try await database.pushes.find(first.id) ?? first
     }
 
-    /// The one installation of this object id or installationId, or of one that begins so.
+    /// Returns the one installation of this object id or installationId, or of one that begins so.
     static func existing(
         installation id: String,
         of app: String,

@@ -1,14 +1,17 @@
+import IngestStorage
 import Kafka
 import PushCore
 import PushEvents
-import PushStorage
+import Storage
+import StorageAdmin
 
 extension Command {
     static let migrate = Command(
-        words: ["migrate"],
-        summary: "brings the schema to this version and creates the Kafka topics that are missing"
+        "migrate",
+        "Apply schema migrations and create missing Kafka topics",
+        options: []
     ) { _, context in
-        // Read first: nothing is half done because of a variable.
+        // Read first, so that an invalid variable leaves nothing half done.
         let (kafka, partitions) = (try context.kafka(), try context.partitions())
         let database = try context.bareDatabase()
         let applied = try await database.migrate()
@@ -18,9 +21,9 @@ extension Command {
             let list = applied.map(String.init).joined(separator: ", ")
             Terminal.say("schema: applied \(list)")
         }
-        // Days ahead, so that the first push finds its partition.
+        // Partitions of the next days, so that the first push finds its own.
         _ = try await database.maintenance.maintain(hostTime: .now())
-        _ = try await database.ingestUpkeep.turnDays(hostTime: .now())
+        _ = try await database.ingestUpkeep.rotatePartitions(hostTime: .now())
         try await database.ingestTypes.makeBuiltInViews()
         let topics = try context.topics()
         let declared = try await database.ingestTypes.names().map(topics.ingest)

@@ -5,11 +5,8 @@ import ServiceKit
 
 extension Command {
     static let pushCancel = Command(
-        words: ["push", "cancel"],
-        summary: "takes a push back: what nobody has sent yet is not sent; 1 if it was over before",
-        operands: ["push id"],
-        requiredOperands: 1,
-        options: [json]
+        "push cancel <push id>",
+        "Cancel a push; exit 1 if it has already ended"
     ) { arguments, context in
         let named = try pushID(arguments.operand(0, "push id"))
         let database = try await context.database()
@@ -19,40 +16,32 @@ extension Command {
         }
         let refusal =
             push.status == .cancelled
-            ? nil : CommandFailure("the push was over before: \(push.status.rawValue)")
+            ? nil : CommandFailure("the push had already ended: \(push.status.rawValue)")
         try await context.audit(
             "push cancel",
-            app: push.app,
-            targets: [push.id],
+            push.app,
+            [push.id],
             status: refusal?.exitCode ?? 0,
             refusal: refusal?.description
         )
-        if arguments.has("--json") {
-            Terminal.say(.object(shownPush(push)))
-        } else {
-            Terminal.say(summary(of: push))
-        }
+        arguments.answer(shownPush(push), lines: summary(of: push))
         if let refusal { throw refusal }
         return 0
     }
 
     static let pushList = Command(
-        words: ["push", "list"],
-        summary: "lists the latest pushes of an app, or those that wait for their time",
-        operands: ["app"],
+        "push list [<app>]",
+        "List the latest pushes of an app, or scheduled pushes",
         options: [
             .flag("--scheduled", "those that wait for their push_time, of all apps without one"),
-            .value("--limit", "<n>", "at most so many, 1 to 1000; 100 without it"), json,
+            .value("--limit", "<n>", "maximum number of results, 1 to 1000; default 100"), json,
         ]
     ) { arguments, context in
         let app = arguments.operands.first
         guard app != nil || arguments.has("--scheduled") else {
             throw ArgumentsError("push list takes an app, or --scheduled")
         }
-        let text = arguments.value("--limit") ?? "100"
-        guard let limit = Int(text), (1...1000).contains(limit) else {
-            throw ArgumentsError("--limit takes a number from 1 to 1000")
-        }
+        let limit = try arguments.integer("--limit", in: 1...1000, default: 100, called: "a number")
         let database = try await context.database()
         if let app { _ = try await existing(app, database) }
         let pushes: [StoredPush]
@@ -61,34 +50,23 @@ extension Command {
         } else {
             pushes = try await database.pushes.scheduled(app: app, limit: limit)
         }
-        if arguments.has("--json") {
-            Terminal.say(
-                .array(
-                    pushes.map { push in
-                        var object = shownPush(push)
-                        object["text"] = .string(push.text)
-                        return .object(object)
-                    }
-                )
-            )
-            return 0
-        }
-        var rows = [["PUSH", "APP", "STATUS", "CREATED", "RELEASE", "DELIVERED", "FAILED", "TEXT"]]
-        for push in pushes {
-            rows.append([
-                push.id, push.app, push.status.rawValue, push.createdAt.iso8601,
-                push.releaseAt?.iso8601 ?? "-",
-                "\(push.ledger.delivered)/\(push.ledger.targeted)", String(push.ledger.failed),
-                Terminal.short(push.text, 40),
-            ])
-        }
-        Terminal.say(Terminal.table(rows))
-        return 0
+        return Listing(
+            pushes,
+            columns: [
+                .members(shownPush), .member("text") { .string($0.text) },
+                .cell("PUSH", \.id), .cell("APP", \.app), .cell("STATUS", \.status.rawValue),
+                .cell("CREATED", \.createdAt.iso8601),
+                .cell("RELEASE") { $0.releaseAt?.iso8601 ?? "-" },
+                .cell("DELIVERED") { "\($0.ledger.delivered)/\($0.ledger.targeted)" },
+                .cell("FAILED") { String($0.ledger.failed) },
+                .cell("TEXT") { Terminal.short($0.text, 40) },
+            ]
+        ).say(arguments)
     }
 }
 
 extension StoredPush {
-    /// What it says, as far as one text says it: its alert, on whichever platform, or its title.
+    /// The text to show for the push: its alert, on the first platform that has one, or its title.
     var text: String {
         let data = request["data"]
         for part in [data, data?["ios"], data?["android"], data?["wp"]] {

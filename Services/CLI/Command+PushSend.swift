@@ -8,13 +8,12 @@ import PushProviders
 import PushStorage
 import ServiceKit
 import Settings
+import Storage
 
 extension Command {
     static let pushSend = Command(
-        words: ["push", "send"],
-        summary: "writes a push request to Kafka; without a selector it asks first",
-        operands: ["app"],
-        requiredOperands: 1,
+        "push send <app>",
+        "Send a push through Kafka; ask for confirmation without a selector",
         options: audienceOptions + [
             .value("--alert", "<text>", "what to show"),
             .value("--title", "<text>", "above it"),
@@ -28,7 +27,7 @@ extension Command {
             .value("--source", "<source>", "the event's source; carillon/cli without it"),
             .flag("--all", "every device of the app is meant: do not ask"),
             .flag("--dry-run", "check it, count who it would go to, and send nothing"),
-            .flag("--wait", "until nothing is pending: 0 all delivered, 3 not all, 4 nobody there"),
+            .flag("--wait", "wait for the outcome: exit 0 all delivered, 3 some not, 4 no device"),
             .value("--timeout", "<duration>", "how long --wait waits, such as 30s; 10m without it"),
             json,
         ]
@@ -41,12 +40,7 @@ extension Command {
             throw ArgumentsError("--file is a request for another app")
         }
         object["app"] = .string(app)
-        let request: PushRequest
-        do throws(PushRequestError) {
-            request = try PushRequest.parse(object, now: .now())
-        } catch {
-            throw ArgumentsError(error.description)
-        }
+        let request = try argument { try PushRequest.parse(object, now: .now()) }
         let eventID = arguments.value("--id") ?? request.id ?? Hex.encode(randomBytes(12))
         let source = arguments.value("--source") ?? request.source ?? "carillon/cli"
         for (option, text) in [("--id", eventID), ("--source", source)]
@@ -69,39 +63,40 @@ extension Command {
         if arguments.has("--all"), !request.isForEveryone {
             throw ArgumentsError("--all does not go with a selector")
         }
-        // Who waits needs the database; who does not gets the check where there is one.
+        // `--wait` needs the database; without it the request is only checked if there is a database.
         let database =
             arguments.has("--wait") || context.namesDatabase
             ? try await context.database() : nil
         var sent = request
         if let database {
             let settings = AppSettings(try await existing(app, database).settings)
-            sent.tellsPushID = settings.sendsPushIDs && PushIdentity.tellsID(source: source)
+            sent.includesPushID =
+                settings.sendsPushIDs && PushIdentity.includesPushID(source: source)
         }
         if let error = sent.tooLargeEverywhere(bytes: record.value?.count ?? 0) {
             throw ArgumentsError(error.description)
         }
         if arguments.has("--dry-run") {
-            try await rehearse(request, object, for: app, database, arguments)
-            return 0
+            return try await dryRun(request, object, for: app, database, arguments)
         }
         if request.isForEveryone, !arguments.has("--all") {
             try await askWhetherAll(of: app, database)
         }
         try await produce(record, context)
-        if database != nil { try await context.audit("push send", app: app, targets: [pushID]) }
-        if arguments.has("--json"), !arguments.has("--wait") {
-            Terminal.say(["pushId": .string(pushID), "eventId": .string(eventID)])
-        } else if !arguments.has("--json") {
-            Terminal.say("push \(pushID) (event \(eventID))")
+        if database != nil { try await context.audit("push send", app, [pushID]) }
+        if !arguments.has("--json") || !arguments.has("--wait") {
+            arguments.answer(
+                ["pushId": .string(pushID), "eventId": .string(eventID)],
+                "push \(pushID) (event \(eventID))"
+            )
         }
         guard arguments.has("--wait"), let database else { return 0 }
         let push = try await finished(pushID, within: timeout, database, context)
-        Terminal.say(
-            arguments.has("--json")
-                ? JSONValue.object(shownPush(push)).text : Self.summary(of: push)
+        return arguments.answer(
+            shownPush(push),
+            lines: summary(of: push),
+            exitCode: exitCode(of: push)
         )
-        return exitCode(of: push)
     }
 
     private static func requestObject(
@@ -114,12 +109,7 @@ extension Command {
                 throw ArgumentsError("\(option) does not go with --file: the file says it all")
             }
             let text = try context.file(path == "-" ? "/dev/stdin" : path, "--file")
-            let value: JSONValue
-            do throws(JSONError) {
-                value = try JSONValue.parse(text)
-            } catch {
-                throw ArgumentsError("--file is not JSON: \(error.description)")
-            }
+            let value = try argument("--file is not JSON: ") { try JSONValue.parse(text) }
             guard let object = value.object else {
                 throw ArgumentsError("--file does not hold a JSON object")
             }
@@ -132,7 +122,7 @@ extension Command {
         data["title"] = arguments.value("--title").map(JSONValue.string)
         var object = try audienceObject(arguments)
         if let text = arguments.value("--at") {
-            let local = WallTime(iso8601: text)?.iso8601
+            let local = LocalDateTime(iso8601: text)?.iso8601
             let time = try local ?? Self.time(text, "--at", direction: 1).iso8601
             object["push_time"] = .string(time)
         }
@@ -174,7 +164,7 @@ extension Command {
         }
     }
 
-    /// The push once nothing of it is pending.
+    /// Returns the push as soon as nothing of it is pending.
     private static func finished(
         _ id: String,
         within limit: Duration,

@@ -6,9 +6,8 @@ import ServiceKit
 
 extension Command {
     static let pushShow = Command(
-        words: ["push", "show"],
-        summary: "shows what became of a push",
-        operands: ["push id"],
+        "push show [<push id>]",
+        "Show a push and its ledger",
         options: [
             .value(
                 "--event",
@@ -17,7 +16,8 @@ extension Command {
             ),
             .value("--app", "<app>", "with --event, of this app only"),
             .flag("--recount", "count the rows and compare them with the books; 1 if they differ"),
-            .flag("--watch", "go on until the push is over, with its rate and the time left"), json,
+            .flag("--watch", "continue until the push has ended, with its rate and the time left"),
+            json,
         ]
     ) { arguments, context in
         let event = arguments.value("--event")
@@ -26,7 +26,7 @@ extension Command {
         }
         let id: String?
         do throws(ArgumentsError) {
-            if let text = arguments.operands.first { id = try pushID(text) } else { id = nil }
+            id = try arguments.operands.first.map(pushID)
         } catch {
             throw ArgumentsError("\(error.description); for an event's id use --event")
         }
@@ -41,7 +41,7 @@ extension Command {
         }
         guard var push = found else {
             throw CommandFailure(
-                event.map { "no push came from the event \($0) yet" } ?? "there is no such push"
+                event.map { "no push found for event \($0)" } ?? "there is no such push"
             )
         }
         if arguments.has("--watch") {
@@ -50,7 +50,7 @@ extension Command {
             push = last
         }
         guard arguments.has("--recount") else {
-            show(try await database.receipts.added(to: push), counted: nil, arguments)
+            show(try await database.receipts.added(to: push), arguments)
             return 0
         }
         guard let (books, counted) = try await database.pushes.audit(push.id) else {
@@ -62,31 +62,26 @@ extension Command {
 
     private static func show(
         _ push: StoredPush,
-        counted: Ledger?,
+        counted: Ledger? = nil,
         _ arguments: Arguments
     ) {
-        if arguments.has("--json") {
-            var object = shownPush(push)
-            object["received"] = JSONValue(push.receipts.received)
-            object["opens"] = JSONValue(push.receipts.opened)
-            if let counted {
-                var recount = shownLedger(counted)
-                recount["agrees"] = .bool(agrees(push.ledger, counted))
-                object["recount"] = .object(recount)
-            }
-            Terminal.say(.object(object))
-            return
+        var object = shownPush(push)
+        object["received"] = JSONValue(push.receipts.received)
+        object["opens"] = JSONValue(push.receipts.opened)
+        var words = Terminal.table(summary(of: push))
+        if let counted {
+            let agrees = agrees(push.ledger, counted)
+            var recount = shownLedger(counted)
+            recount["agrees"] = .bool(agrees)
+            object["recount"] = .object(recount)
+            words += "\nrows       \(figures(of: counted))\n"
+            words +=
+                agrees ? "the books agree with the rows" : "THE BOOKS DO NOT AGREE WITH THE ROWS"
         }
-        Terminal.say(summary(of: push))
-        guard let counted else { return }
-        Terminal.say("rows       \(figures(of: counted))")
-        Terminal.say(
-            agrees(push.ledger, counted)
-                ? "the books agree with the rows" : "THE BOOKS DO NOT AGREE WITH THE ROWS"
-        )
+        arguments.answer(object, words)
     }
 
-    /// `invalidTokens` is no sum of rows.
+    /// Whether the counters agree, except for `invalidTokens`, which is not a sum of rows.
     private static func agrees(_ books: Ledger, _ counted: Ledger) -> Bool {
         var books = books
         books.invalidTokens = counted.invalidTokens
@@ -124,17 +119,14 @@ extension Command {
         ]
     }
 
+    /// Formats the ledger for people: `targeted 3  delivered 2 …`.
     private static func figures(of ledger: Ledger) -> String {
-        "targeted \(ledger.targeted)  delivered \(ledger.delivered)  failed \(ledger.failed)  "
-            + "expired \(ledger.expired)  suppressed \(ledger.suppressed)  "
-            + "in doubt \(ledger.inDoubt)  pending \(ledger.pending)"
+        shownLedger(ledger).map { "\(JSONValue.words(of: $0.key)) \($0.value.text)" }
+            .joined(separator: "  ")
     }
 
-    private static func line(of push: StoredPush) -> String {
-        "\(push.status.rawValue): \(figures(of: push.ledger))"
-    }
-
-    static func summary(of push: StoredPush) -> String {
+    /// Returns the lines of a push for people.
+    static func summary(of push: StoredPush) -> [[String]] {
         var rows = [
             ["push", push.id], ["app", push.app],
             ["event", push.eventID + (push.eventSource.isEmpty ? "" : " of \(push.eventSource)")],
@@ -145,10 +137,8 @@ extension Command {
         if let error = push.error { rows.append(["error", error]) }
         if !push.notes.isEmpty { rows.append(["notes", JSONValue.object(push.notes).plain]) }
         rows.append(["ledger", figures(of: push.ledger)])
-        for failure in push.failures.prefix(FailureCount.shown) {
-            rows.append([
-                "failed", "\(failure.count) at \(failure.provider.rawValue): \(failure.reason)",
-            ])
+        rows += push.failures.prefix(FailureCount.shown).map {
+            ["failed", "\($0.count) at \($0.provider.rawValue): \($0.reason)"]
         }
         if push.ledger.invalidTokens > 0 {
             rows.append(["tokens", "\(push.ledger.invalidTokens) died"])
@@ -160,6 +150,6 @@ extension Command {
         if push.receipts.opened > 0 {
             rows.append(["opened", "on \(push.receipts.opened) device(s)"])
         }
-        return Terminal.table(rows)
+        return rows
     }
 }

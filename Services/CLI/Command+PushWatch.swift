@@ -4,9 +4,10 @@ import JSON
 import PushCore
 import PushStorage
 import ServiceKit
+import Storage
 
-/// `push show --watch`: how a push goes on, until it is over. On a terminal that is one line, which
-/// changes; elsewhere a line a second at most, where something has changed; with `--json` each line is
+/// `push show --watch`: the progress of a push, until it ends. On a terminal it is one line, which
+/// changes; elsewhere one line a second at most, if something has changed; with `--json` each line is
 /// an object.
 final class PushWatch: Sendable {
     static let interrupted = Interruption.exitCode
@@ -25,7 +26,7 @@ final class PushWatch: Sendable {
         style = isJSON ? .json : isatty(STDOUT_FILENO) == 1 ? .terminal : .lines
     }
 
-    /// - Returns: The push once it is over; `nil` where Ctrl-C came first.
+    /// - Returns: The push when it has ended; `nil` if Ctrl-C came first.
     func run(_ push: StoredPush) async throws -> StoredPush? {
         let interruption = Interruption()
         let signals = interruption.watch(on: loop)
@@ -83,12 +84,8 @@ final class PushWatch: Sendable {
             let wait = left > 0 ? "in \(ProgressMeter.text(seconds: left))" : "now"
             return "scheduled for \(time.iso8601), \(wait)"
         }
-        let done = ledger.targeted - ledger.pending
-        var parts = ["\(push.status.rawValue)  \(done)/\(ledger.targeted)"]
-        if ledger.targeted > 0 {
-            let permille = done * 1000 / ledger.targeted
-            parts[0] += " (\(permille / 10).\(permille % 10) %)"
-        }
+        let share = ProgressMeter.share(ledger.targeted - ledger.pending, of: ledger.targeted)
+        var parts = ["\(push.status.rawValue)  \(share)"]
         if let rate = meter.rate { parts.append("\(Int(rate.rounded()))/s") }
         if !push.status.isFinal, let left = meter.secondsLeft(pending: ledger.pending) {
             parts.append("\(ProgressMeter.text(seconds: left)) left")
@@ -122,7 +119,7 @@ final class PushWatch: Sendable {
 }
 
 extension StoredPush {
-    /// For its `push_time`.
+    /// Whether it waits for its `push_time`.
     var isWaiting: Bool {
         switch status {
         case .scheduled: true
@@ -132,9 +129,9 @@ extension StoredPush {
     }
 }
 
-/// Ctrl-C or SIGTERM, once; the second ends the process there and then. Confined to the loop.
+/// The first Ctrl-C or SIGTERM; a second one ends the process at once. Confined to the loop.
 final class Interruption: @unchecked Sendable {
-    /// What the shell expects of a program that Ctrl-C ended.
+    /// The exit code that the shell expects after Ctrl-C.
     static let exitCode: Int32 = 130
 
     private(set) var hasCome = false

@@ -1,13 +1,13 @@
+import InstallationStorage
 import JSON
 import PushCore
-import PushStorage
 import ServiceKit
 import Settings
 
 extension Command {
     static let installationsRestore = Command(
-        words: ["installations", "restore"],
-        summary: "makes installations valid again that providers' answers made invalid",
+        "installations restore",
+        "Restore installations that provider answers made invalid",
         options: [
             .value(
                 "--since",
@@ -15,7 +15,7 @@ extension Command {
                 "made invalid then or later: 2026-11-20T21:04:05Z, or how long ago, such as 2h"
             ),
             .value("--reason", "<reason>", "for this reason, as the provider gave it"),
-            .value("--app", "<app>", "of this app only"),
+            .value("--app", "<app>", "limit to this app"),
             .flag("--dry-run", "count them and change nothing"), json,
         ]
     ) { arguments, context in
@@ -32,32 +32,29 @@ extension Command {
             ? 0
             : try await database.installations.restore(since: since, reason: reason, app: app)
         if restored > 0 {
-            try await context.audit("installations restore", app: app ?? "", targets: [reason])
+            try await context.audit("installations restore", app ?? "", [reason])
         }
-        if arguments.has("--json") {
-            var byApp: JSONObject = [:]
-            for item in matching { byApp[item.app] = JSONValue(item.count) }
-            Terminal.say([
+        let end =
+            arguments.has("--dry-run")
+            ? "\(total) installations would be valid again"
+            : "\(restored) installations are valid again"
+        let byApp = JSONObject(matching.map { ($0.app, JSONValue($0.count)) })
+        arguments.answer(
+            [
                 "since": .string(since.iso8601), "reason": .string(reason),
                 "invalid": JSONValue(total), "apps": .object(byApp),
                 "restored": JSONValue(restored),
-            ])
-            return 0
-        }
-        for item in matching { Terminal.say("\(item.app): \(item.count)") }
-        Terminal.say(
-            arguments.has("--dry-run")
-                ? "\(total) installations would be valid again"
-                : "\(restored) installations are valid again"
+            ],
+            (matching.map { "\($0.app): \($0.count)" } + [end]).joined(separator: "\n")
         )
         let others = Set(found.map(\.reason)).subtracting([reason]).sorted()
-        if total == 0, !others.isEmpty {
+        if total == 0, !others.isEmpty, !arguments.has("--json") {
             Terminal.complain("since then the reasons were: \(others.joined(separator: ", "))")
         }
         return 0
     }
 
-    /// A moment in UTC, or so long from now: ahead, or with the direction -1 ago.
+    /// Parses a moment in UTC, or a duration from now: ahead, or with the direction -1 ago.
     static func time(_ text: String, _ option: String, direction: Int64) throws -> Instant {
         if let time = Instant(iso8601: text) { return time }
         guard let distance = parseDuration(text) else {

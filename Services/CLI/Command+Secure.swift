@@ -1,72 +1,58 @@
 import JSON
 import PushCore
-import PushStorage
+import SecureStorage
 import ServiceKit
 
 extension Command {
     static let secureList = Command(
-        words: ["secure", "list"],
-        summary: "lists an app's secure payloads, the newest first, without their content",
-        operands: ["app"],
-        requiredOperands: 1,
+        "secure list <app>",
+        "List an app's secure payloads, newest first, without content",
         options: [
             .value("--identity", "<identity>", "only those that are for it"),
-            .value("--limit", "<n>", "at most so many, 1 to 1000; 100 without it"), json,
+            .value("--limit", "<n>", "maximum number of results, 1 to 1000; default 100"), json,
         ]
     ) { arguments, context in
-        let text = arguments.value("--limit") ?? "100"
-        guard let limit = Int(text), (1...SecurePayloadStore.maximumPage).contains(limit) else {
-            throw ArgumentsError("--limit takes a whole number from 1 to 1000")
-        }
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
+        let limit = try arguments.integer(
+            "--limit",
+            in: 1...SecurePayloadStore.maximumPage,
+            default: 100
+        )
+        let (database, app) = try await context.existingApp(arguments)
         let (entries, next) = try await database.securePayloads.list(
             app: app,
             identity: arguments.value("--identity"),
             limit: limit
         )
-        if arguments.has("--json") {
-            Terminal.say(.array(entries.map { .object($0.json) }))
-            return 0
-        }
-        guard !entries.isEmpty else {
-            Terminal.say("no secure payload\(arguments.has("--identity") ? " is for it" : " yet")")
-            return 0
-        }
-        var rows = [["ID", "IDENTITY", "STATE", "CREATED", "EXPIRES", "KIND"]]
-        for entry in entries {
-            let kind = [entry.readOnce ? "once" : nil, entry.isSealed ? "sealed" : nil]
-                .compactMap { $0 }
-            rows.append([
-                entry.id, Terminal.short(entry.identity, 40), entry.state.rawValue,
-                entry.createdAt.iso8601, entry.expiresAt.iso8601,
-                kind.isEmpty ? "-" : kind.joined(separator: " "),
-            ])
-        }
-        Terminal.say(Terminal.table(rows))
-        if next != nil { Terminal.say("… there are more: --limit, --identity") }
-        return 0
+        return Listing(
+            entries,
+            columns: [
+                .members(\.json), .cell("ID", \.id),
+                .cell("IDENTITY") { Terminal.short($0.identity, 40) },
+                .cell("STATE", \.state.rawValue), .cell("CREATED", \.createdAt.iso8601),
+                .cell("EXPIRES", \.expiresAt.iso8601),
+                .cell("KIND") { entry in
+                    let kind = [entry.readOnce ? "once" : nil, entry.isSealed ? "sealed" : nil]
+                        .compactMap { $0 }
+                    return kind.isEmpty ? "-" : kind.joined(separator: " ")
+                },
+            ],
+            empty: "no secure payload\(arguments.has("--identity") ? " is for it" : " yet")"
+        ).say(arguments, note: next == nil ? nil : "… there are more: --limit, --identity")
     }
 
     static let secureDelete = Command(
-        words: ["secure", "delete"],
-        summary: "takes the content of a secure payload away, for all its devices",
-        operands: ["app", "id"],
-        requiredOperands: 2,
-        options: [json]
+        "secure delete <app> <id>",
+        "Delete a secure payload's content for all devices"
     ) { arguments, context in
         let id = try arguments.operand(1, "id")
-        let database = try await context.database()
-        let app = try await existing(try arguments.operand(0, "app"), database).id
+        let (database, app) = try await context.existingApp(arguments)
         guard try await database.securePayloads.delete(id, app: app) else {
             throw CommandFailure("\(app) has no secure payload \(Terminal.short(id, 64))")
         }
-        try await context.audit("secure delete", app: app, targets: [id])
-        if arguments.has("--json") {
-            Terminal.say(["app": .string(app), "deleted": SecureID.json(id)])
-        } else {
-            Terminal.say("the content of \(id) is gone")
-        }
-        return 0
+        try await context.audit("secure delete", app, [id])
+        return arguments.answer(
+            ["app": .string(app), "deleted": SecureID.json(id)],
+            "the content of \(id) is gone"
+        )
     }
 }

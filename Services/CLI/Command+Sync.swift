@@ -1,20 +1,19 @@
 import JSON
 import PushCore
-import PushStorage
 import ServiceKit
+import SyncStorage
 
 extension Command {
     static let syncShow = Command(
-        words: ["sync", "show"],
-        summary: "shows an identity's datasets and devices, and what each was told last",
-        operands: ["pool", "identity"],
-        requiredOperands: 2,
-        options: [json]
+        "sync show <pool> <identity>",
+        "Show an identity's datasets, devices and last notified counts"
     ) { arguments, context in
         let pool = try arguments.operand(0, "pool")
         let identity = try arguments.operand(1, "identity")
         for id in [pool, identity] where !SyncID.isWellFormed(id) {
-            throw ArgumentsError("\(Terminal.short(id, 64)) is no id such as us-east-1:0123abcd-…")
+            throw ArgumentsError(
+                "\(Terminal.short(id, 64)) is not an id such as us-east-1:0123abcd-…"
+            )
         }
         let database = try await context.database()
         guard let state = try await database.syncState.find(pool: pool, identity: identity) else {
@@ -23,89 +22,99 @@ extension Command {
                     + " --cognito-identity-pool \(pool)"
             )
         }
-        if arguments.has("--json") {
-            Terminal.say(.object(state.json(of: identity)))
-            return 0
-        }
-        if !state.isLinked { Terminal.say("the pool is not linked: nobody is served or told") }
-        if state.isLinked, !state.isPushing {
-            Terminal.say("the pool's push sync is off: nobody is told")
-        }
-        guard !state.isEmpty else {
-            Terminal.say("nothing is kept of \(identity)")
-            return 0
-        }
-        Terminal.say(Terminal.table(state.rowsOfDatasets))
-        if !state.devices.isEmpty { Terminal.say("\n" + Terminal.table(state.rowsOfDevices)) }
-        if !state.subscriptions.isEmpty {
-            Terminal.say("\n" + Terminal.table(state.rowsOfSubscriptions))
-        }
-        return 0
+        return arguments.answer(state.json(of: identity), state.words(of: identity))
     }
 }
 
 extension SyncState {
-    fileprivate var rowsOfDatasets: [[String]] {
-        [["DATASET", "COUNT", "RECORDS", "BYTES", "LAST BY", "MODIFIED", "TO BE TOLD"]]
-            + datasets.map { dataset in
-                let window = windows.first { $0.dataset == dataset.name }
-                return [
-                    dataset.name, String(dataset.syncCount), String(dataset.records),
-                    String(dataset.bytes), Terminal.short(dataset.modifiedBy ?? "-", 40),
-                    dataset.modifiedAt.iso8601,
-                    window.map { "\($0.syncCount) at \($0.dueAt.iso8601)" } ?? "-",
-                ]
-            }
+    private var datasetListing: Listing<SyncDataset> {
+        Listing(
+            datasets,
+            columns: [
+                .text("datasetName", title: "DATASET", \.name),
+                .number("syncCount", title: "COUNT", \.syncCount),
+                .number("records", title: "RECORDS", \.records),
+                .number("bytes", title: "BYTES", \.bytes),
+                .member("createdAt") { .string($0.createdAt.iso8601) },
+                .cell("LAST BY") { Terminal.short($0.modifiedBy ?? "-", 40) },
+                .text("modifiedAt", title: "MODIFIED", \.modifiedAt.iso8601),
+                .member("modifiedBy") { $0.modifiedBy.map(JSONValue.string) },
+                .cell("TO BE TOLD") { dataset in
+                    windows.first { $0.dataset == dataset.name }
+                        .map { "\($0.syncCount) at \($0.dueAt.iso8601)" } ?? "-"
+                },
+            ]
+        )
     }
 
-    fileprivate var rowsOfDevices: [[String]] {
-        [["DEVICE", "PLATFORM", "INSTALLATION", "REACHED", "REGISTERED"]]
-            + devices.map { device in
-                [
-                    Terminal.short(device.id, 40), device.platform, device.installation,
-                    device.isReached ? "yes" : "no", device.registeredAt.iso8601,
-                ]
-            }
+    private var deviceListing: Listing<Device> {
+        Listing(
+            devices,
+            columns: [
+                .value("deviceId", title: "DEVICE", { .string($0.id) }) {
+                    Terminal.short($0.id, 40)
+                },
+                .text("platform", title: "PLATFORM", \.platform),
+                .text("installation", title: "INSTALLATION", \.installation),
+                .value("reached", title: "REACHED", { .bool($0.isReached) }) {
+                    $0.isReached ? "yes" : "no"
+                },
+                .text("registeredAt", title: "REGISTERED", \.registeredAt.iso8601),
+            ]
+        )
     }
 
-    fileprivate var rowsOfSubscriptions: [[String]] {
-        [["DATASET", "DEVICE", "TOLD", "WHEN", "WHY NOT THE LAST"]]
-            + subscriptions.map { item in
-                [
-                    item.dataset, Terminal.short(item.device, 40),
-                    item.toldAt == nil ? "-" : String(item.told),
-                    item.toldAt?.iso8601 ?? "-", reason(item) ?? "-",
-                ]
-            }
+    private var subscriptionListing: Listing<Subscription> {
+        Listing(
+            subscriptions,
+            columns: [
+                .text("datasetName", title: "DATASET", \.dataset),
+                .value("deviceId", title: "DEVICE", { .string($0.device) }) {
+                    Terminal.short($0.device, 40)
+                },
+                .value("told", title: "TOLD", { $0.toldAt == nil ? .null : JSONValue($0.told) }) {
+                    $0.toldAt == nil ? "-" : String($0.told)
+                },
+                .member("toldAt") { $0.toldAt.map { .string($0.iso8601) } },
+                .member("reason") { reason($0).map(JSONValue.string) },
+                .cell("WHEN") { $0.toldAt?.iso8601 ?? "-" },
+                .cell("WHY NOT THE LAST") { reason($0) ?? "-" },
+            ]
+        )
     }
 
-    /// Why a device was not told of its dataset's last count; `nil` where it was.
-    fileprivate func reason(_ item: Subscription) -> String? {
+    /// Returns why a device was not notified of its dataset's last count; `nil` if it was.
+    private func reason(_ item: Subscription) -> String? {
         guard let dataset = datasets.first(where: { $0.name == item.dataset }),
             item.told < dataset.syncCount
         else { return nil }
-        if windows.contains(where: { $0.dataset == item.dataset }) { return "it is to be told" }
+        if windows.contains(where: { $0.dataset == item.dataset }) { return "to be notified" }
         if dataset.modifiedBy == item.device { return "it wrote it itself" }
         guard isPushing else { return "push sync is off" }
-        return "it is on its way"
+        return "in flight"
+    }
+
+    fileprivate func words(of identity: String) -> String {
+        var lines: [String] = []
+        if !isLinked { lines.append("the pool is not linked to an app; it is not served") }
+        if isLinked, !isPushing {
+            lines.append("the pool's push sync is off: no device is notified")
+        }
+        guard !isEmpty else {
+            return (lines + ["no data is stored for \(identity)"]).joined(separator: "\n")
+        }
+        lines.append(datasetListing.table())
+        if !devices.isEmpty { lines.append("\n" + deviceListing.table()) }
+        if !subscriptions.isEmpty { lines.append("\n" + subscriptionListing.table()) }
+        return lines.joined(separator: "\n")
     }
 
     fileprivate func json(of identity: String) -> JSONObject {
         [
             "identityPoolId": .string(pool), "identityId": .string(identity),
             "linked": .bool(isLinked), "pushSync": .bool(isPushing),
-            "datasets": .array(datasets.map(Self.json)), "devices": .array(devices.map(Self.json)),
-            "subscriptions": .array(
-                subscriptions.map { item in
-                    var object: JSONObject = [
-                        "datasetName": .string(item.dataset), "deviceId": .string(item.device),
-                        "told": item.toldAt == nil ? .null : JSONValue(item.told),
-                    ]
-                    object["toldAt"] = item.toldAt.map { .string($0.iso8601) }
-                    object["reason"] = reason(item).map(JSONValue.string)
-                    return .object(object)
-                }
-            ),
+            "datasets": datasetListing.json, "devices": deviceListing.json,
+            "subscriptions": subscriptionListing.json,
             "waiting": .array(
                 windows.map { window in
                     [
@@ -116,25 +125,6 @@ extension SyncState {
                     ]
                 }
             ),
-        ]
-    }
-
-    private static func json(_ dataset: SyncDataset) -> JSONValue {
-        var object: JSONObject = [
-            "datasetName": .string(dataset.name), "syncCount": JSONValue(dataset.syncCount),
-            "records": JSONValue(dataset.records), "bytes": JSONValue(dataset.bytes),
-            "createdAt": .string(dataset.createdAt.iso8601),
-            "modifiedAt": .string(dataset.modifiedAt.iso8601),
-        ]
-        object["modifiedBy"] = dataset.modifiedBy.map(JSONValue.string)
-        return .object(object)
-    }
-
-    private static func json(_ device: Device) -> JSONValue {
-        [
-            "deviceId": .string(device.id), "platform": .string(device.platform),
-            "installation": .string(device.installation), "reached": .bool(device.isReached),
-            "registeredAt": .string(device.registeredAt.iso8601),
         ]
     }
 }

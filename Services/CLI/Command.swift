@@ -1,26 +1,34 @@
 import ServiceKit
 
-/// One command: its words, what it takes, and what it does.
+/// One command: its words, its operands and options, and its action.
 struct Command: Sendable {
+    /// The syntax in its help: `app index <app> [<field>]`. A last operand with `…` may be
+    /// repeated; one that is `a|b` accepts these words.
+    private let syntax: String
     let words: [String]
     let summary: String
-    /// The names of its operands, the required ones first; one that is `a|b` takes these words.
-    var operands: [String] = []
-    var requiredOperands = 0
-    /// Whether the last operand may come many times.
-    var repeatsLastOperand = false
-    var options: [Arguments.Option] = []
+    /// The names of its operands, the required ones first.
+    let operands: [String]
+    let requiredOperands: Int
+    let options: [Arguments.Option]
     let run: @Sendable (Arguments, CommandContext) async throws -> Int32
+
+    init(
+        _ syntax: String,
+        _ summary: String,
+        options: [Arguments.Option] = [json],
+        run: @escaping @Sendable (Arguments, CommandContext) async throws -> Int32
+    ) {
+        (self.syntax, self.summary, self.options, self.run) = (syntax, summary, options, run)
+        let parts = syntax.split(separator: "<")
+        words = (parts.first ?? "").split { $0 == " " || $0 == "[" }.map(String.init)
+        operands = parts.dropFirst().map { part in String(part.prefix { $0 != ">" }) }
+        requiredOperands = operands.count - syntax.count { $0 == "[" }
+    }
 
     var name: String { words.joined(separator: " ") }
 
-    var usage: String {
-        let operands = operands.enumerated().map { index, operand in
-            let name = index < requiredOperands ? " <\(operand)>" : " [<\(operand)>]"
-            return name + (repeatsLastOperand && index == self.operands.count - 1 ? " …" : "")
-        }
-        return "carillon \(name)\(operands.joined())\(options.isEmpty ? "" : " [options]")"
-    }
+    var usage: String { "carillon \(syntax)\(options.isEmpty ? "" : " [options]")" }
 
     var help: String {
         """
@@ -35,12 +43,12 @@ struct Command: Sendable {
 
     var allOptions: [Arguments.Option] { options + [.flag("--help", "this text")] }
 
-    /// The words behind the command's own, its required operands among them.
+    /// Parses the words after the command's own, with its required operands.
     func arguments(_ words: [String]) throws(ArgumentsError) -> Arguments {
         let arguments = try Arguments(
             words,
             options: options,
-            maximumOperands: repeatsLastOperand ? 1000 : operands.count
+            maximumOperands: syntax.hasSuffix("…") ? 1000 : operands.count
         )
         for (index, operand) in operands.enumerated() where index < requiredOperands {
             _ = try arguments.operand(index, operand)
@@ -51,7 +59,50 @@ struct Command: Sendable {
     static let json = Arguments.Option.flag("--json", "print JSON")
 }
 
-/// A command that could not do what it was asked. Safe to show.
+extension Arguments {
+    /// Returns an option's whole number.
+    func integer(
+        _ name: String,
+        in range: ClosedRange<Int>,
+        default standard: Int,
+        called what: String = "a whole number"
+    ) throws(ArgumentsError) -> Int {
+        guard let text = value(name) else { return standard }
+        guard let number = Int(text), range.contains(number) else {
+            throw ArgumentsError(
+                "\(name) takes \(what) from \(range.lowerBound) to \(range.upperBound)"
+            )
+        }
+        return number
+    }
+}
+
+/// Makes a value from the command line; its error is reported as an invalid command line, after these words.
+func argument<Value>(
+    _ words: String = "",
+    _ make: () throws -> Value
+) throws(ArgumentsError) -> Value {
+    do {
+        return try make()
+    } catch {
+        throw ArgumentsError("\(words)\(error)")
+    }
+}
+
+/// Makes a value from a file, or from stored data; its error is reported as the command's failure,
+/// after these words.
+func content<Value>(
+    _ words: String,
+    _ make: () throws -> Value
+) throws(CommandFailure) -> Value {
+    do {
+        return try make()
+    } catch {
+        throw CommandFailure("\(words)\(error)")
+    }
+}
+
+/// The failure of a command. Safe to show.
 struct CommandFailure: Error, CustomStringConvertible {
     let description: String
     let exitCode: Int32
@@ -61,7 +112,7 @@ struct CommandFailure: Error, CustomStringConvertible {
         self.exitCode = exitCode
     }
 
-    /// A command line that cannot be used, and which help says what can.
+    /// Returns the failure of an invalid command line, with the help to read.
     static func usage(_ problem: String, see help: String) -> CommandFailure {
         CommandFailure("\(problem); see \(help)", exitCode: 64)
     }

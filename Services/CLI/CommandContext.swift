@@ -4,18 +4,18 @@ import Kafka
 import Logins
 import PushEvents
 import PushProviders
-import PushStorage
 import ServiceKit
 import Settings
+import Storage
 
-/// What commands share: the variables, read when a command needs them, and the door to Postgres,
+/// The state that commands share: the variables, read when a command needs them, and the database,
 /// closed at the end.
 final class CommandContext: Sendable {
     let reader: ConfigurationReader
     let loop: EventLoop
     private let opened: Opened
 
-    /// Commands run one after another on the loop, so one at a time touches it.
+    /// Commands run one after another on the loop, so only one at a time uses it.
     private final class Opened: @unchecked Sendable {
         var database: PushDatabase?
     }
@@ -30,10 +30,10 @@ final class CommandContext: Sendable {
         await opened.database?.close()
     }
 
-    /// The database, whatever its schema.
+    /// Returns the database, with any schema.
     ///
     /// - Parameter keys: For a command that erases, whose fence is keyed.
-    /// - Returns: The one of this process.
+    /// - Returns: The single database of this process.
     /// - Throws: `ConfigurationError`.
     func bareDatabase(keys: KeyRing? = nil) throws -> PushDatabase {
         if let database = opened.database { return database }
@@ -46,7 +46,7 @@ final class CommandContext: Sendable {
         return database
     }
 
-    /// The database, once its schema is known to be one that this version may use.
+    /// Returns the database, if this version may use its schema.
     func database(keys: KeyRing? = nil) async throws -> PushDatabase {
         let database = try bareDatabase(keys: keys)
         switch try await database.schemaState() {
@@ -62,7 +62,20 @@ final class CommandContext: Sendable {
         }
     }
 
-    /// Whether a command that can do without the database has one.
+    /// Returns the database, and the app of a command's first operand.
+    func existingApp(_ arguments: Arguments) async throws -> (PushDatabase, app: String) {
+        let database = try await database()
+        let id = try arguments.operand(0, "app")
+        return (database, try await Command.existing(id, database).id)
+    }
+
+    /// Returns the same for an app that is not being deleted.
+    func openApp(_ arguments: Arguments) async throws -> (PushDatabase, app: String) {
+        let database = try await database()
+        return (database, try await Command.open(try arguments.operand(0, "app"), database).id)
+    }
+
+    /// Whether a database is configured, for commands that can do without.
     var namesDatabase: Bool { reader.isSet(DatabaseConfiguration.Variable.url) }
 
     func masterKeys() throws -> KeyRing { try reader.value(of: KeyRing.variable) }
@@ -86,7 +99,7 @@ final class CommandContext: Sendable {
         "the group of every service that doctor looks at; --group tells them apart"
     )
 
-    /// What the environment says of the services' groups, where it says anything.
+    /// Returns the consumer group of the environment, if it is set.
     func groupID() throws -> String? { try reader.optional(Self.groupID) }
 
     private static let ingestURL = Setting<String>(
@@ -94,7 +107,7 @@ final class CommandContext: Sendable {
         takes: "an http or https origin without a path",
         default: "http://127.0.0.1:8083",
         shown: "http://127.0.0.1:8083",
-        "where carillon-ingest is, for dead letters that it takes again"
+        "origin of carillon-ingest, for replaying dead letters"
     ) { text in
         let schemes = ["http://", "https://"]
         guard let scheme = schemes.first(where: text.hasPrefix) else { return nil }
@@ -115,7 +128,7 @@ final class CommandContext: Sendable {
         + [partitions.entry, groupID.entry] + ProviderConfiguration.Variable.all
         + [JWKSConfiguration.Variable.hosts.entry, ingestURL.entry]
 
-    /// The text of a file that an option names.
+    /// Returns the text of a file that an option names.
     func file(_ path: String, _ option: String) throws -> String {
         guard let text = readTextFile(path) else {
             throw ArgumentsError("\(option) names a file that cannot be read as text: \(path)")
@@ -123,7 +136,7 @@ final class CommandContext: Sendable {
         return text
     }
 
-    /// A file's one line: what a secret is kept as.
+    /// Returns the one line of a file, the form of stored secrets.
     func line(ofFile path: String, _ option: String) throws -> String {
         var text = try file(path, option)[...]
         while let last = text.last, last.isNewline { text.removeLast() }

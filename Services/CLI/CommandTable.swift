@@ -1,7 +1,7 @@
 import ServiceKit
 import Settings
 
-/// The commands that there are. Help, completions, and what an error points to come from this table.
+/// All commands. Help, completions, and the hints in errors are generated from this table.
 enum CommandTable {
     static let all: [Command] = [
         .migrate, .appCreate, .appList, .appShow, .appSet, .appRotateKey, .appDelete,
@@ -21,17 +21,17 @@ enum CommandTable {
         .keysStatus, .keysRotate, .audit, .export, .erase, .doctor, .completions,
     ]
 
-    /// In the contract, not in this version: refused by name.
+    /// Commands of the contract that this version does not support: refused by name.
     static let planned: [String] = [
         "push explain"
     ]
 
-    /// The command that the words begin with.
+    /// Returns the command that the words begin with.
     static func find(_ words: some Sequence<String>) -> Command? {
         all.first { words.starts(with: $0.words) }
     }
 
-    /// What may come behind these words, where they begin a command: each once, in order.
+    /// Returns the words that may follow this beginning of a command: each once, in order.
     static func next(behind words: some Collection<String>) -> [String] {
         var found: [String] = []
         for command in all where command.words.starts(with: words) {
@@ -41,7 +41,7 @@ enum CommandTable {
         return found
     }
 
-    /// The beginnings of commands that are none themselves, the longest first: `credentials set`.
+    /// The incomplete beginnings of commands, the longest first: `credentials set`.
     static var groups: [[String]] {
         var found: [[String]] = []
         for command in all {
@@ -53,7 +53,7 @@ enum CommandTable {
         return found.sorted { $0.count > $1.count }
     }
 
-    /// Words that are no command: why, and whose help to look at.
+    /// Returns the failure for words that are not a command, with the help to read.
     static func refusal(of words: [String]) -> CommandFailure {
         let leading = words.prefix { !$0.hasPrefix("-") }
         let known = planned.first {
@@ -83,7 +83,7 @@ enum CommandTable {
         return .usage("unknown command \"\(whole)\"\(near ?? others)", see: help)
     }
 
-    /// What `--help` says of all commands, or of those that begin with these words.
+    /// Returns the help of all commands, or of those that begin with these words.
     static func help(of group: [String]) -> String {
         let commands = all.filter { $0.words.starts(with: group) }
         let width = commands.map(\.name.count).max() ?? 0
@@ -97,7 +97,7 @@ enum CommandTable {
 
             \(lines.joined(separator: "\n"))
 
-            "carillon <command> --help" tells the options of each; "carillon --version" the version.
+            "carillon <command> --help" shows a command's options; "carillon --version" the version.
             It reads these variables, as the services do, from the environment or from a file;
             most commands need only the first few.
 

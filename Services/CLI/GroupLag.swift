@@ -2,31 +2,31 @@ import JSON
 import Kafka
 import PushEvents
 
-/// How far a service's consumer group is behind in one topic, and what that means.
+/// The lag of a service's consumer group in one topic, and its meaning.
 struct GroupLag: Equatable {
-    /// A service that works commits within seconds, however much comes. So it is by their age that
-    /// records show to have been left lying. It is that of their timestamps, which writers set.
+    /// A working service commits within seconds, under any load. So old records show that it is
+    /// stuck. Their age is that of their timestamps, which writers set.
     static let patienceMilliseconds: Int64 = 60_000
 
-    /// What a dispatcher at its full pace works off in some ten seconds: ten times as much as it
-    /// takes in hand. So many wait for too long, whatever their timestamps say.
+    /// The number of records that a dispatcher processes at full speed in some ten seconds: ten times its limit of
+    /// outstanding ones. More records have waited too long, whatever their timestamps.
     static let mostWaiting: Int64 = 100_000
 
-    let reader: KafkaTopicReader
+    let reader: ConsumerRole
     let group: String
     let kafkaTopic: String
-    /// How many partitions the topic has, and how many of them have records that are not committed.
+    /// The number of partitions of the topic, and of those with records that are not committed.
     let partitions: Int
     private(set) var partitionsBehind = 0
-    /// Records that are there, and not committed by the group.
+    /// The existing records that the group has not committed.
     private(set) var waiting: Int64 = 0
-    /// Those among them that are older than `patienceMilliseconds`.
+    /// The ones of them that are older than `patienceMilliseconds`.
     private(set) var overdue: Int64 = 0
-    /// False too where the broker has forgotten it: a week after the group's last member left.
+    /// Whether the broker has a committed offset; it deletes them a week after the group's last member left.
     private(set) var hasCommitted = false
 
     init(
-        reader: KafkaTopicReader,
+        reader: ConsumerRole,
         group: String,
         kafkaTopic: String,
         _ positions: [KafkaGroupPosition]
@@ -45,32 +45,33 @@ struct GroupLag: Equatable {
         }
     }
 
-    /// A warning at most: records that wait are not lost, and a group may be stopped on purpose.
+    /// The finding: a warning at most, as waiting records are not lost, and a group may be stopped on purpose.
     var finding: Doctor.Finding {
-        var status = Doctor.Status.ok
-        var detail = "has read all there is"
-        if waiting > 0 {
-            let place = "in \(partitionsBehind) of \(partitions) partition(s)"
-            if !hasCommitted {
-                status = .warning
-                detail =
-                    "has committed nothing, and \(waiting) record(s) are there, \(place): does a"
-                    + " \(reader.rawValue) run, and is this its group?"
-            } else if overdue > 0 {
-                status = .warning
-                detail =
-                    "\(waiting) record(s) wait, \(place), \(overdue) of them for more than a minute:"
-                    + " does a \(reader.rawValue) run, and keep up?"
-            } else if waiting > Self.mostWaiting {
-                status = .warning
-                detail =
-                    "\(waiting) record(s) wait, \(place): more than a \(reader.rawValue) works off in"
-                    + " ten seconds"
-            } else {
-                detail = "\(waiting) record(s) wait, \(place)"
-            }
-        }
+        let (status, detail) = judgement
         return Doctor.Finding(name: "group \(group) \(kafkaTopic)", status: status, detail: detail)
+    }
+
+    private var judgement: (Doctor.Status, String) {
+        guard waiting > 0 else { return (.ok, "has read all there is") }
+        let place = "in \(partitionsBehind) of \(partitions) partition(s)"
+        let some = "\(waiting) record(s) wait, \(place)"
+        let service = reader.rawValue
+        if !hasCommitted {
+            return (
+                .warning,
+                "has committed nothing, and \(waiting) record(s) are there, \(place): does a"
+                    + " \(service) run, and is this its group?"
+            )
+        }
+        if overdue > 0 {
+            return (
+                .warning,
+                "\(some), \(overdue) of them for more than a minute: does a \(service) run, and"
+                    + " keep up?"
+            )
+        }
+        guard waiting > Self.mostWaiting else { return (.ok, some) }
+        return (.warning, "\(some): more than a \(service) works off in ten seconds")
     }
 
     var json: JSONValue {
@@ -88,9 +89,9 @@ struct GroupLag: Equatable {
 }
 
 extension KafkaGroupPosition {
-    /// The record that the group reads next. It begins at the oldest where it has committed nothing,
-    /// and where what it has committed is not there: too old by now, or of a topic that was deleted
-    /// and made anew.
+    /// The record that the group reads next: the oldest, if it has committed nothing, or if the
+    /// committed offset does not exist: too old by now, or of a topic that was deleted and created
+    /// again.
     fileprivate var next: Int64 {
         guard let committed, (start...max(start, end)).contains(committed) else { return start }
         return committed
@@ -98,7 +99,7 @@ extension KafkaGroupPosition {
 }
 
 extension Int64 {
-    /// The sum of two that are not negative.
+    /// Adds two numbers that are not negative, without overflow.
     fileprivate func addingClamped(_ other: Int64) -> Int64 {
         let (sum, overflow) = addingReportingOverflow(other)
         return overflow ? .max : sum

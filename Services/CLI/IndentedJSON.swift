@@ -1,7 +1,7 @@
 import JSON
 
 extension JSONValue {
-    /// For people who edit it: a line each member, their order kept.
+    /// The text for people who edit it: each member on its own line, in the stored order.
     var indented: String {
         var text = ""
         write(to: &text, indentation: "")

@@ -1,22 +1,22 @@
+import IngestStorage
 import JSON
 import JSONSchema
 import PushCore
 import PushEvents
-import PushStorage
 import ServiceKit
 import Settings
 
-/// What `ingest type put` would make of a type. Pure: no clock, no I/O.
+/// The result of an `ingest type put`. Pure: no clock, no I/O.
 struct IngestTypeChange {
     let app: String
     let name: String
     let schema: ObjectSchema
-    /// As it is; `nil`: it is new.
+    /// The stored type; `nil` if it is new.
     let current: StoredIngestType?
     let retentionDays: Int?
     let subject: String?
 
-    /// The schema says something else than the version that there is.
+    /// Whether the schema differs from the stored version.
     var isNewVersion: Bool { current?.schema != schema.document }
 
     var isChange: Bool {
@@ -35,7 +35,7 @@ struct IngestTypeChange {
         NewIngestType(
             app: app,
             name: name,
-            // Members in another order are no other version.
+            // Members in another order do not make another version.
             schema: isNewVersion ? schema.document : current?.schema ?? schema.document,
             columns: columns,
             retentionDays: retentionDays,
@@ -43,40 +43,34 @@ struct IngestTypeChange {
         )
     }
 
-    /// Where the schema takes less than the version that there is; `nil`: nowhere.
+    /// Returns where the schema accepts less than the stored version; `nil`: nowhere.
     func narrowing() throws(CommandFailure) -> SchemaError? {
         guard let current, let document = current.schema, isNewVersion else { return nil }
-        do throws(SchemaError) {
-            return try ObjectSchema(document.bytes, type: name, isStored: true).narrowing(
-                in: schema
-            )
-        } catch {
-            throw CommandFailure(
-                "version \(current.version) of \(name) cannot be read by this version:"
-                    + " \(error.description)"
-            )
+        return try content("version \(current.version) of \(name) cannot be read by this version: ")
+        {
+            try ObjectSchema(document.bytes, type: name, isStored: true).narrowing(in: schema)
         }
     }
 
-    func sentence(isRehearsal: Bool) -> String {
+    func sentence(isDryRun: Bool) -> String {
         guard let current else {
-            return "\(isRehearsal ? "would declare" : "declared") \(name) of \(app), version 1"
+            return "\(isDryRun ? "would declare" : "declared") \(name) of \(app), version 1"
         }
         if isNewVersion {
-            let done = isRehearsal ? "would widen" : "widened"
+            let done = isDryRun ? "would widen" : "widened"
             return "\(done) \(name) of \(app) to version \(nextVersion)"
         }
         guard isChange else { return "\(name) of \(app): version \(current.version) already" }
-        let done = isRehearsal ? "would change" : "changed"
+        let done = isDryRun ? "would change" : "changed"
         return "\(done) \(name) of \(app), still version \(current.version)"
     }
 }
 
-/// How long objects of a type are kept: whole days.
+/// The retention option of a type: whole days.
 enum RetentionOption {
     static let maximumDays = 36_500
 
-    /// - Returns: `nil` of `none`: for ever.
+    /// - Returns: `nil` for `none`: for ever.
     static func days(_ text: String) throws(ArgumentsError) -> Int? {
         if text == "none" { return nil }
         let day = Duration.seconds(86_400)
@@ -94,7 +88,7 @@ enum RetentionOption {
 }
 
 extension ObjectSchema {
-    /// What the view shows of each property, beside what it shows of every type.
+    /// The view's columns for the properties, besides those of every type.
     var columns: [(name: String, type: IngestColumnType)] {
         properties.filter { !$0.name.isSame(as: "_id") }.map { ($0.name, $0.column.stored) }
     }
@@ -121,13 +115,11 @@ extension StoredIngestType {
     var subjectText: String { subjects.isEmpty ? "-" : subjects.joined(separator: ", ") }
     var table: String { "ingest_objects_\(number)" }
 
-    /// Those of the newest version.
+    /// Returns the columns of the newest version.
     func columns() throws(CommandFailure) -> [(name: String, type: IngestColumnType)] {
         guard let schema else { return BuiltInIngestType(rawValue: name)?.columns ?? [] }
-        do throws(SchemaError) {
-            return try ObjectSchema(schema.bytes, type: name, isStored: true).columns
-        } catch {
-            throw CommandFailure("its schema cannot be read: \(error.description)")
+        return try content("its schema cannot be read: ") {
+            try ObjectSchema(schema.bytes, type: name, isStored: true).columns
         }
     }
 

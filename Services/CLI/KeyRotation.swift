@@ -2,21 +2,21 @@ import Cryptography
 import EventLoop
 import Glibc
 import PushCore
-import PushStorage
+import StorageAdmin
 
-/// Seals everything anew under the first key, while services run: what they write meanwhile is left as it
-/// is. Nothing is noted of how far it is, as each value says which key it is under: one that was cut short
-/// goes on with what is left.
+/// Seals all values again under the first of `CARILLON_MASTER_KEYS` while services run. Their concurrent
+/// writes are not overwritten. No progress is stored, as each value names its key: after an interruption the
+/// next run continues with the rest.
 ///
 /// Confined to the loop that it is given.
 final class KeyRotation {
     enum End {
         case finished
-        /// By Ctrl-C, between two portions.
+        /// Interrupted by Ctrl-C, between two batches.
         case interrupted
     }
 
-    /// As what was written meanwhile may be by a service with the old list of keys.
+    /// The number of passes: services with the old list of keys may write meanwhile.
     private static let passes = 3
 
     private let keys: KeyRing
@@ -26,7 +26,7 @@ final class KeyRotation {
     private var progress = Progress()
 
     private(set) var rotated = 0
-    /// In the last pass.
+    /// The number of unreadable values in the last pass.
     private(set) var unreadable = 0
 
     init(_ keys: KeyRing, _ sealed: SealedStore, on loop: EventLoop) {
@@ -48,9 +48,9 @@ final class KeyRotation {
         return .finished
     }
 
-    /// Keys of apps, and credentials.
+    /// Seals keys of apps, and credentials.
     ///
-    /// - Returns: How many were under another key.
+    /// - Returns: The number of values under another key.
     private func rotateFew() async throws -> Int {
         let waiting = try await sealed.all().filter {
             KeyRing.keyID(of: $0.sealed) != keys.primaryKeyID
@@ -62,7 +62,7 @@ final class KeyRotation {
         return waiting.count
     }
 
-    /// The content of secure payloads, in pages.
+    /// Seals the contents of secure payloads, in pages.
     private func rotateSecure() async throws -> Int {
         let head = keys.primaryHead
         let behind = try await sealed.secureHeads().filter { $0.head != head }
@@ -83,11 +83,11 @@ final class KeyRotation {
         return waiting
     }
 
-    /// - Returns: `nil` where no key of the list opens it: that is said.
+    /// - Returns: `nil` if no key of the list opens it, which is reported.
     private func anew(_ value: SealedValue) throws -> [UInt8]? {
         guard let opened = try? keys.open(value.sealed, context: value.context) else {
             unreadable += 1
-            // A ring without the key opens none of very many.
+            // If a key is missing, this may concern all values.
             if unreadable <= 20 {
                 progress.end()
                 Terminal.complain("\(value.name) cannot be opened with CARILLON_MASTER_KEYS")
@@ -98,8 +98,8 @@ final class KeyRotation {
     }
 }
 
-/// How far it is: one line that changes where somebody watches, else a line every few seconds. It goes
-/// where complaints go, so that `--json` stays what it is.
+/// The progress: one line that changes on a terminal, else a line every few seconds. It is written to
+/// the standard error, so that the output of `--json` stays valid.
 private struct Progress {
     private static let pause = Duration.seconds(5)
     private static let terminalPause = Duration.milliseconds(250)
@@ -131,15 +131,14 @@ private struct Progress {
         }
     }
 
-    /// The line that changes is over.
+    /// Ends the changing line.
     mutating func end() {
         if isOpen { Terminal.complain("") }
         isOpen = false
     }
 
     private static func line(done: Int, of total: Int, _ meter: ProgressMeter) -> String {
-        let permille = total > 0 ? min(done, total) * 1000 / total : 1000
-        var parts = ["secure payloads  \(done)/\(total) (\(permille / 10).\(permille % 10) %)"]
+        var parts = ["secure payloads  \(ProgressMeter.share(done, of: total))"]
         if let rate = meter.rate { parts.append("\(Int(rate.rounded()))/s") }
         if let left = meter.secondsLeft(pending: total - done), left > 0 {
             parts.append("\(ProgressMeter.text(seconds: left)) left")

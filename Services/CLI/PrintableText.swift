@@ -1,8 +1,8 @@
-/// Text as it is printed: a character that a terminal acts upon, or that changes how others are shown, stands
-/// as JSON escapes it (`\u001b`). Inside of a JSON string that is the same value, so printed JSON stays valid
-/// and unchanged. Pure.
+/// Text for output: a character that a terminal interprets, or that changes how others are shown, is escaped
+/// as in JSON (`\u001b`). Inside of a JSON string that is the same value, so printed JSON stays valid and
+/// unchanged. Pure.
 enum PrintableText {
-    /// Whether a character may be printed. Controls (C0 but for the line's end and the tab, DEL, C1), marks of
+    /// Whether a character may be printed. Controls (C0 except for line feed and tab, DEL, C1), marks of
     /// direction, line separators, tags and other invisible formats may not; joiners, which emoji and scripts
     /// need, may.
     static func isPrintable(_ scalar: Unicode.Scalar) -> Bool {
@@ -20,7 +20,7 @@ enum PrintableText {
 
     static func bytes(of text: String) -> [UInt8] { Array(escaped(text, isLine: false).utf8) }
 
-    /// One line: its ends and tabs are escaped, too.
+    /// Returns one line: line feeds and tabs are escaped, too.
     static func line(_ text: String) -> String { escaped(text, isLine: true) }
 
     private static func escaped(_ text: String, isLine: Bool) -> String {

@@ -1,7 +1,7 @@
 import PushCore
 
-/// How fast a push goes and how long it will take, from what was seen within the last ten seconds.
-/// Pure: no clock, no I/O.
+/// The speed of a push and its remaining time, from the samples of the last ten seconds. Pure: no
+/// clock, no I/O.
 struct ProgressMeter: Equatable {
     private static let windowMilliseconds: Int64 = 10_000
 
@@ -12,15 +12,15 @@ struct ProgressMeter: Equatable {
 
     private var samples: [Sample] = []
 
-    /// One look at the push: how many of its deliveries have ended.
+    /// Adds a sample: the number of deliveries that have ended.
     mutating func take(done: Int, at now: Instant) {
         samples.append(Sample(done: done, at: now))
-        // One that is older stays, so that the window is covered whole.
+        // One older sample stays, so that the whole window is covered.
         let limit = now.adding(milliseconds: -Self.windowMilliseconds)
         while samples.count > 2, samples[1].at <= limit { samples.removeFirst() }
     }
 
-    /// Deliveries a second; `nil` until it was looked at twice.
+    /// Deliveries per second; `nil` before the second sample.
     var rate: Double? {
         guard let first = samples.first, let last = samples.last else { return nil }
         let milliseconds = last.at.milliseconds - first.at.milliseconds
@@ -28,14 +28,21 @@ struct ProgressMeter: Equatable {
         return Double(max(0, last.done - first.done)) * 1000 / Double(milliseconds)
     }
 
-    /// How long so many deliveries will take; `nil` where nothing moves.
+    /// Returns the time for the pending deliveries; `nil` if nothing progresses.
     func secondsLeft(pending: Int) -> Int? {
         guard pending > 0 else { return 0 }
         guard let rate, rate > 0 else { return nil }
         return Int((Double(pending) / rate).rounded(.up))
     }
 
-    /// For people: the two largest units.
+    /// Formats a share for people: `12/40 (30.0 %)`.
+    static func share(_ done: Int, of total: Int) -> String {
+        guard total > 0 else { return "\(done)/\(total)" }
+        let permille = min(done, total) * 1000 / total
+        return "\(done)/\(total) (\(permille / 10).\(permille % 10) %)"
+    }
+
+    /// Formats a duration for people, by its two largest units.
     static func text(seconds: Int) -> String {
         let units = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")]
         var rest = max(0, seconds)

@@ -2,17 +2,17 @@ import Glibc
 import JSON
 import Observability
 
-/// Where a person reads and writes. All text that the command prints goes through here, and through
-/// `PrintableText`: stored data cannot move a cursor, or turn a line's direction.
+/// The terminal. All text that the command prints goes through here, and through `PrintableText`:
+/// stored data cannot move a cursor, or turn a line's direction.
 enum Terminal {
     static func say(_ text: String) { write(text.hasSuffix("\n") ? text : text + "\n") }
 
     static func say(_ value: JSONValue) { say(value.text) }
 
-    /// Without a line's end.
+    /// Writes without a line's end.
     static func write(_ text: String) { Log.standardOutput(PrintableText.bytes(of: text)) }
 
-    /// Writes a line that another will take the place of.
+    /// Writes a line that the next one replaces.
     static func write(passing line: String) {
         Log.standardOutput(passing(line))
     }
@@ -21,7 +21,7 @@ enum Terminal {
         write(PrintableText.bytes(of: text + "\n"), to: STDERR_FILENO)
     }
 
-    /// The same where complaints go.
+    /// Writes such a line to the standard error.
     static func complain(passing line: String) { write(passing(line), to: STDERR_FILENO) }
 
     private static func passing(_ line: String) -> [UInt8] {
@@ -34,16 +34,16 @@ enum Terminal {
         }
     }
 
-    /// Whether somebody is there to be asked.
+    /// Whether a person can be asked.
     static var canAsk: Bool { isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1 }
 
-    /// What a person answers, in one line; `nil` where he left.
+    /// Asks a question; returns the answer, one line, or `nil` at the end of the input.
     static func ask(_ question: String) -> String? {
         write(PrintableText.bytes(of: question), to: STDERR_FILENO)
         return readLine(strippingNewline: true)
     }
 
-    /// Writes a file, over one that is there.
+    /// Writes a file, or replaces an existing one.
     ///
     /// - Returns: Whether all of it is written.
     static func write(_ bytes: [UInt8], toFile path: String) -> Bool {
@@ -62,7 +62,7 @@ enum Terminal {
         return close(descriptor) == 0 && isWritten
     }
 
-    /// A text in one line of at most so many characters, without what a terminal minds.
+    /// Shortens a string to one line of this many characters, without characters that a terminal interprets.
     static func short(_ text: String, _ limit: Int) -> String {
         let printable = text.unicodeScalars.prefix(4 * limit).map { scalar in
             PrintableText.isPrintable(scalar) && scalar != "\n" && scalar != "\t"
@@ -72,7 +72,7 @@ enum Terminal {
         return line.count <= limit ? line : line.prefix(limit - 1) + "…"
     }
 
-    /// Columns, aligned, two blanks apart. A cell is one line, whatever it holds.
+    /// Formats aligned columns, two blanks apart. Each cell is one line.
     static func table(_ rows: [[String]]) -> String {
         let rows = rows.map { $0.map(PrintableText.line) }
         let columns = rows.map(\.count).max() ?? 0
@@ -89,7 +89,7 @@ enum Terminal {
 }
 
 extension JSONValue {
-    /// For people: `topic com.example.shop, key id ABC123DEFG`.
+    /// The value for people: `topic com.example.shop, key id ABC123DEFG`.
     var plain: String { plain(isNested: false) }
 
     private func plain(isNested: Bool) -> String {
@@ -107,8 +107,8 @@ extension JSONValue {
         }
     }
 
-    /// `keyId` and `keyID` as people write them: `key id`.
-    private static func words(of name: String) -> String {
+    /// Returns the words of `keyId` and `keyID` for people: `key id`.
+    static func words(of name: String) -> String {
         var words = ""
         var isInCapitals = true
         for letter in name {

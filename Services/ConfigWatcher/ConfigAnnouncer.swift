@@ -1,11 +1,12 @@
+import ConfigStorage
 import EventLoop
 import Observability
 import PushEvents
-import PushStorage
 import ServiceKit
+import Storage
 
-/// Announces versions that are due: notes each as announced and writes its record of `PUSH_RC` into
-/// the outbox, in one transaction, whichever replica it is.
+/// Announces due versions: marks each as announced and writes its record of `PUSH_RC` into the outbox, in one
+/// transaction, on any replica.
 ///
 /// Shutdown: between two rounds.
 actor ConfigAnnouncer: ServicePart {
@@ -17,7 +18,7 @@ actor ConfigAnnouncer: ServicePart {
     nonisolated let name = "config-announcer"
     nonisolated func notReadyReason() -> String? { worker.notReadyReason() }
 
-    /// How long without a word it waits before it looks by itself.
+    /// The poll interval while no notification arrives.
     private static let idleWait = Duration.seconds(1)
     private static let batch = 100
 
@@ -48,7 +49,7 @@ actor ConfigAnnouncer: ServicePart {
         )
         worker = ClaimWorker(
             "published versions cannot be announced",
-            wokenBy: Bell(on: runtime.mainLoop),
+            wokenBy: WakeUp(on: runtime.mainLoop),
             listening: { ring in
                 try await database.onNotification(.configPending) { _ in ring() }
             },
@@ -65,7 +66,7 @@ actor ConfigAnnouncer: ServicePart {
                 after: coalesce,
                 limit: Self.batch
             ) { due in
-                ConfigPublished(
+                ConfigPublishedRecord(
                     project: due.app,
                     namespace: due.namespace,
                     version: due.version,

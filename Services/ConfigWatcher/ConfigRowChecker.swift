@@ -1,13 +1,14 @@
+import ConfigStorage
 import EventLoop
 import JSON
 import Observability
 import PushEvents
-import PushStorage
 import RemoteConfig
 import ServiceKit
+import Storage
 
-/// Looks at what others wrote into the table before it counts: a template that holds becomes current
-/// and is told of as one that was published here; one that does not is marked with the reason.
+/// Validates rows that other systems wrote into the table before they take effect: a valid template becomes
+/// current and is announced like one that was published here; an invalid one is marked with the reason.
 ///
 /// Shutdown: between two rows.
 actor ConfigRowChecker: ServicePart {
@@ -19,9 +20,9 @@ actor ConfigRowChecker: ServicePart {
     nonisolated let name = "config-rows"
     nonisolated func notReadyReason() -> String? { worker.notReadyReason() }
 
-    /// How long without a word it waits before it looks by itself.
+    /// The poll interval while no notification arrives.
     private static let idleWait = Duration.seconds(2)
-    /// As a request that publishes may have.
+    /// The limit of a template, as for a request that publishes.
     static let maximumBytes = 8 << 20
 
     private let database: PushDatabase
@@ -40,8 +41,8 @@ actor ConfigRowChecker: ServicePart {
             .refused: runtime.metrics.counter(.configRows, ["result": "refused"]),
         ]
         worker = ClaimWorker(
-            "templates that others wrote cannot be looked at",
-            wokenBy: Bell(on: runtime.mainLoop),
+            "cannot validate templates written by other systems",
+            wokenBy: WakeUp(on: runtime.mainLoop),
             listening: { ring in
                 try await database.onNotification(.configRows) { _ in ring() }
             },
@@ -65,7 +66,7 @@ actor ConfigRowChecker: ServicePart {
                     )
                 }
             ) { stored in
-                ConfigPublished(
+                ConfigPublishedRecord(
                     project: stored.app,
                     namespace: stored.namespace,
                     version: stored.version,
@@ -79,7 +80,7 @@ actor ConfigRowChecker: ServicePart {
         }
     }
 
-    /// Whether a row holds, and in which form it is kept: that of a publish over HTTP.
+    /// Whether a row is valid, and the form in which it is stored: that of a publish over HTTP.
     static func verdict(
         on text: String?,
         of namespace: String,

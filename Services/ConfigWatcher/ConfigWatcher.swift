@@ -1,107 +1,131 @@
-import Door
+import ConfigStorage
 import EventLoop
+import Gateway
 import HTTPServer
 import Kafka
 import Observability
-import Outbox
 import PushEvents
-import PushStorage
+import RemoteConfig
 import ServiceKit
+import ServiceShell
+import Storage
 
-/// Keeps templates of remote config, answers the clients that fetch them, and tells the others that
-/// their copy is stale.
+/// Stores templates of remote config, answers the clients that fetch them, and tells the others that their
+/// copy is stale.
 ///
 /// Flow: `FirebaseSurface` → `PushDatabase` (a version with its outbox row) → `OutboxRelay` → Kafka's
-/// `config.published` → the watcher → `PUSH_RC`. Clients are answered from `ConfigMemory`, and told by
+/// `config.published` → the watcher → `PUSH_RC`. Clients are answered from `TemplateCache`, and notified by
 /// `ConfigStreams`.
 @main
-struct ConfigWatcher {
-    static func main() async {
-        await runService(
-            "config-watcher",
-            about: "remote config: templates, fetches, and the word that a copy is stale",
-            variables: ConfigWatcherConfiguration.variables,
-            loops: .perCore,
-            reading: ConfigWatcherConfiguration.init,
-            parts: makeParts
+struct ConfigWatcher: HTTPServiceProgram {
+    typealias Own = ConfigWatcherConfiguration
+
+    static let name = "config-watcher"
+    static let about = "remote config: templates, fetches, and the word that a copy is stale"
+    static let port = 8082
+    /// Each listening client holds one connection.
+    static let maximumConnections = 65_536
+
+    static func main() async { await run() }
+
+    static func contents(
+        of service: HTTPService<ConfigWatcher>
+    ) throws -> HTTPServiceContents {
+        let limits = FetchLimits()
+        let outbox = try service.outbox()
+        return HTTPServiceContents(
+            openAPI: FirebaseSurface.openAPI,
+            loops: service.loops.map { configLoop($0, limits, service) },
+            jobs: outbox.parts + (try watcher(service, outbox.producer))
         )
     }
 }
 
-/// Each loop answers for its connections from rooms of its own; the relay lives on the first.
-func makeParts(
-    _ configuration: ConfigWatcherConfiguration,
-    in runtime: ServiceRuntime
-) throws -> [any ServicePart] {
-    let rooms = LoopRooms.make(
-        configuration.database,
-        keys: configuration.masterKeys,
-        limits: configuration.limits,
-        in: runtime
-    )
-    let fetchLimits = FetchLimits()
-    let loops = rooms.enumerated().map { number, rooms in
-        ConfigLoop(number, rooms, limits: fetchLimits, configuration, runtime)
-    }
-    let server = try SurfaceServer(configuration.http, rooms, in: runtime) { rooms in
-        loops.filter { $0.loop === rooms.loop }.flatMap(\.surfaces)
-    }
-    let producer = try KafkaProducer(
-        configuration.kafka,
-        deliveryTimeout: OutboxRelay.deliveryTimeout,
-        on: runtime.mainLoop,
-        log: runtime.log,
-        metrics: runtime.metrics
-    )
-    let relay = OutboxRelay(
-        from: rooms[0].database,
-        to: producer,
-        on: runtime.mainLoop,
-        log: runtime.log,
-        metrics: runtime.metrics
-    )
-    let answering: [any ServicePart] = rooms.flatMap(\.parts) + loops.flatMap(\.parts)
-    return answering + [server, Part("producer", run: { try await producer.run() }), relay]
-        + (try watcher(configuration, rooms[0].database, producer, runtime))
-}
-
-/// What hears of publishes and announces them, whoever published.
+/// Creates the parts that receive publishes of any system and announce them.
 private func watcher(
-    _ configuration: ConfigWatcherConfiguration,
-    _ database: PushDatabase,
-    _ producer: KafkaProducer,
-    _ runtime: ServiceRuntime
+    _ service: HTTPService<ConfigWatcher>,
+    _ producer: KafkaProducer
 ) throws -> [any ServicePart] {
-    let topics = configuration.topics
-    let consumer = try KafkaConsumer(
-        configuration.kafka,
-        group: configuration.groupID,
-        topics: KafkaTopicReader.configWatcher.kafkaTopics(of: topics),
+    let (own, database, runtime) = (service.configuration.own, service.database, service.runtime)
+    let topics = service.configuration.common.topics
+    let source = try RecordSource(
+        .configWatcher,
+        under: own.groupID,
+        service.configuration.common,
         maximumBatch: 500,
-        on: runtime.mainLoop,
-        log: runtime.log,
-        metrics: runtime.metrics
+        in: runtime
     )
     return [
         ConfigAnnouncer(
             database: database,
             topics: topics,
-            coalesce: configuration.coalesce,
-            spreadSeconds: Int(configuration.spread.components.seconds),
+            coalesce: own.coalesce,
+            spreadSeconds: Int(own.spread.components.seconds),
             runtime: runtime
         ),
         ConfigRowChecker(database: database, topics: topics, runtime: runtime),
-        ConfigKeeping(database: database, retention: configuration.retention, runtime: runtime),
-        ConfigIntake(
-            consumer: consumer,
-            producer: producer,
-            database: database,
-            topics: topics,
-            runtime: runtime
-        ),
-        Part("kafka consumer", notReady: consumer.notReadyReason) {
-            try await database.untilReady()
-            try await consumer.run()
-        },
+        configKeeping(database, own.retention, in: runtime),
+        configIntake(source.consumer, producer, database, topics, in: runtime),
+        source.part("kafka consumer", after: database),
     ]
+}
+
+/// Creates the parts of one loop: templates, streams, and the records of fetches.
+private func configLoop(
+    _ own: ServiceLoop,
+    _ limits: FetchLimits,
+    _ service: HTTPService<ConfigWatcher>
+) -> LoopContents {
+    let (loop, database) = (own.loop, own.database)
+    let (log, metrics) = (service.runtime.log, service.runtime.metrics)
+    let pool = FairPool(on: loop)
+    let memory = TemplateCache(.postgres(database), compilingIn: pool, on: loop, log: log)
+    let streams = ConfigStreams(
+        { apps in
+            try await database.configAnnouncements.latest(
+                of: apps,
+                in: ConfigNamespace.firebase.rawValue
+            )
+        },
+        on: loop,
+        open: metrics.gauge(.configStreams),
+        log: log
+    )
+    let notes = FetchRecorder(database, on: loop, log: log)
+    let surface = FirebaseSurface(
+        loop: loop,
+        database: database,
+        topics: service.configuration.common.topics,
+        memory: memory,
+        streams: streams,
+        limits: limits,
+        notes: notes,
+        figures: ConfigMetrics(metrics),
+        turns: PublishQueue(on: loop),
+        fetchTurns: FairTurns(on: loop),
+        pool: pool,
+        stopped: StoppedConditions(metrics.counter(.configConditionsStopped), log: log)
+    )
+    return LoopContents(
+        [surface],
+        parts: [
+            own.part("templates") {
+                await database.listen(to: .config) { app in
+                    loop.execute {
+                        memory.noticed()
+                        streams.noticed(app)
+                    }
+                }
+                await loop.untilCancelled()
+            },
+            own.part("apps-of-streams") {
+                await database.listen(to: .credentials) { app in
+                    loop.execute { streams.noticed(app) }
+                }
+                await loop.untilCancelled()
+            },
+            own.part("streams") { await streams.run() },
+            own.part("fetch-notes") { await notes.run() },
+        ]
+    )
 }

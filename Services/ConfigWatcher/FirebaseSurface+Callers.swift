@@ -1,9 +1,10 @@
+import ConfigStorage
 import Cryptography
-import Door
+import Gateway
 import HTTPServer
-import PushStorage
+import Storage
 
-/// Who publishes templates, or reads them with the same right.
+/// The caller that publishes templates, or reads them with the same right.
 enum Publisher: Equatable, Sendable {
     case token(name: String, isReadOnly: Bool)
     case master
@@ -15,18 +16,18 @@ enum Publisher: Equatable, Sendable {
         }
     }
 
-    /// As versions have it: clients demand an address of each.
+    /// Returns the user of a version: clients require an address of each.
     func user(of app: String) -> ConfigUser { ConfigUser(name: name, email: "\(name)@\(app)") }
 }
 
 extension FirebaseSurface {
-    /// Lets a publisher in: by a config token, or by the master key.
+    /// Authenticates a publisher by a config token or by the master key.
     ///
-    /// - Throws: 401 for a bearer that is nobody's token, and where nobody says who calls; 403 for all
-    ///   else that opens nothing here: a token or a key of another app, and keys of clients.
+    /// - Throws: 401 for an unknown bearer token, and without credentials; 403 for all other credentials
+    ///   without access: a token or a key of another app, and keys of clients.
     func publisher(
         _ request: HTTPServerRequest,
-        _ visit: Visit
+        _ visit: RequestContext
     ) async throws -> (caller: Caller, publisher: Publisher) {
         let project = request.pathParameters["project"] ?? ""
         let authorization = request.headers.all("authorization")
@@ -47,7 +48,7 @@ extension FirebaseSurface {
             guard let key = Self.clientKey(of: request) else {
                 throw visit.refusal()
             }
-            // A client's key: counted like any, and never enough.
+            // A client's key: it counts like any other, and is never sufficient.
             _ = try await visit.admit(Proof(project: project, clientKey: key))
             throw FirebaseError.permissionDenied
         } catch Refusal.unauthorized
@@ -61,7 +62,7 @@ extension FirebaseSurface {
     private func publisher(
         _ token: String,
         of project: String,
-        _ visit: Visit
+        _ visit: RequestContext
     ) async throws -> (caller: Caller, publisher: Publisher) {
         let digest = sha256(Array(token.utf8))
         do {
@@ -71,17 +72,17 @@ extension FirebaseSurface {
             }
             return (caller, .token(name: name, isReadOnly: isReadOnly))
         } catch Refusal.unauthorized {
-            // Whose token it is says nothing of this project.
+            // The owner of a valid token learns nothing of this project.
             throw try await database.configTokens.isKnown(digest)
                 ? FirebaseError.permissionDenied : .unauthenticated
         }
     }
 
-    /// Who says that he is a client: by an app key, by an API key that is linked to the app, or by what
-    /// Carillon's other surfaces take.
+    /// Reads the credentials of a client: an app key, an API key that is linked to the app, or the
+    /// credentials of Carillon's other surfaces.
     ///
     /// - Throws: 403, whatever is missing.
-    func client(_ request: HTTPServerRequest, _ visit: Visit) throws -> Proof {
+    func client(_ request: HTTPServerRequest, _ visit: RequestContext) throws -> Proof {
         let project = request.pathParameters["project"] ?? ""
         if let key = Self.clientKey(of: request) {
             return Proof(project: project, clientKey: key)
@@ -96,7 +97,7 @@ extension FirebaseSurface {
         }
     }
 
-    /// What stands behind `Bearer `.
+    /// Returns the token after `Bearer `.
     private static func bearer(_ header: String) -> String? {
         let parts = header.split(separator: " ", maxSplits: 1)
         guard parts.count == 2, parts[0].lowercased() == "bearer" else { return nil }
@@ -107,7 +108,7 @@ extension FirebaseSurface {
         request.header("x-lc-id") != nil || request.header("x-avoscloud-application-id") != nil
     }
 
-    /// An empty one is none, and hides no other.
+    /// Returns the client's key; an empty one is ignored, and hides no other.
     static func clientKey(of request: HTTPServerRequest) -> String? {
         let keys = request.query.lazy.filter { $0.name == "key" }.map(\.value)
         return keys.first { !$0.isEmpty }

@@ -1,46 +1,46 @@
-import Door
+import ConfigStorage
 import EventLoop
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
 import PushEvents
-import PushStorage
 import RemoteConfig
+import ServiceShell
+import Storage
 
-/// Firebase Remote Config's REST API, under `/v1/projects`: a project is an app, by its id or by a name
-/// linked to it.
+/// Firebase Remote Config's REST API, under `/v1/projects`: a project is an app, named by its id or by a
+/// linked name.
 ///
-/// Publishers come with a config token of the app or its master key; clients with its app key, or with
+/// Publishers authenticate by a config token of the app or by its master key; clients by its app key, or by
 /// an API key that is linked to it. One value a loop, over that loop's database.
 struct FirebaseSurface: Surface {
     let loop: EventLoop
     let database: PushDatabase
     let topics: KafkaTopics
-    let memory: ConfigMemory
+    let memory: TemplateCache
     let streams: ConfigStreams
     let limits: FetchLimits
-    let notes: FetchNotes
-    let figures: ConfigFigures
-    let turns: PublishTurns
-    /// In which conditions of apps are evaluated that take long.
+    let notes: FetchRecorder
+    let figures: ConfigMetrics
+    let turns: PublishQueue
+    /// The turns in which slow conditions of apps are evaluated.
     let fetchTurns: FairTurns
-    /// In which templates are compiled.
+    /// The threads on which templates are compiled.
     let pool: FairPool
     let stopped: StoppedConditions
-    /// What `/openapi.json` answers.
-    let document: [UInt8]
 
     static let project = "/v1/projects/:project"
-    /// Of a template, and what it unpacks to.
+    /// The limit of a template, also decompressed.
     static let maximumTemplateBytes = 8 << 20
-    /// Of a fetch, and what it unpacks to.
+    /// The limit of a fetch, also decompressed.
     static let maximumFetchBytes = 256 << 10
 
     func owns(_ request: HTTPServerRequest) -> Bool {
-        request.isBelow("/v1") || request.isBelow("/oauth2") || request.path == "/openapi.json"
+        request.isBelow("/v1") || request.isBelow("/oauth2")
     }
 
-    /// The JavaScript SDK asks across origins, and reads its ETag.
+    /// The JavaScript SDK sends requests across origins, and reads the ETag.
     let cors: CORS? = CORS(
         "/v1/projects/*rest",
         methods: "POST",
@@ -52,27 +52,42 @@ struct FirebaseSurface: Surface {
 
     var routes: [SurfaceRoute] {
         publisherRoutes + clientRoutes + [
-            // Firebase's command renews its token first; where it cannot, it uses it as it is.
+            // Firebase's command renews its token first; if that fails, it uses the token as it is.
             SurfaceRoute(
                 .post,
                 "/oauth2/v3/token",
                 handler: .anybody { _, _ in
                     .json(["error": "unsupported_grant_type"], status: 400)
                 }
-            ),
-            SurfaceRoute(
-                .get,
-                "/openapi.json",
-                handler: .anybody { _, _ in
-                    HTTPServerResponse(
-                        status: 200,
-                        headers: ["Content-Type": "application/json"],
-                        body: document
-                    )
-                }
-            ),
+            )
         ]
     }
+
+    static let openAPI = OpenAPI(
+        "Carillon config watcher",
+        "Firebase Remote Config's REST API, of version 1. Names are also taken in snake case, and"
+            + " Google's standard query parameters at every route. Another parameter is 400."
+            + " Firebase's documentation says what templates are.",
+        securitySchemes: [
+            "configToken": ["type": "http", "scheme": "bearer"],
+            "masterKey": ["type": "http", "scheme": "basic"],
+            "apiKey": ["type": "apiKey", "in": "query", "name": "key"],
+            "apiKeyHeader": ["type": "apiKey", "in": "header", "name": "X-Goog-Api-Key"],
+        ],
+        schemas: [
+            "Error": .schema(ofObject: [
+                "error": .schema(
+                    ofObject: [
+                        "code": ["type": "integer"], "message": ["type": "string"],
+                        "status": ["type": "string"],
+                    ],
+                    optional: ["details": .schema(ofArray: ["type": "object"])]
+                )
+            ])
+        ]
+    )
+
+    static let refusal = RouteDescription.Content.json(named: "Error")
 
     func answer(to refusal: Refusal, _ request: HTTPServerRequest) -> HTTPServerResponse {
         FirebaseError(refusal).response

@@ -1,12 +1,12 @@
 import HTTPServer
 
-/// The query of one request. Google's transcoding binds each parameter by its name in camel case or in
-/// snake case: `pageSize` is also `page_size`. A name that the route does not have is refused.
+/// The query of one request. Google's transcoding binds each parameter by its name in camel case or in snake
+/// case: `pageSize` is also `page_size`. An unknown name is rejected.
 struct QueryParameters: Sendable {
     private var values: [(name: String, value: String)] = []
 
     /// - Parameters:
-    ///   - request: Its query is read.
+    ///   - request: The request with the query.
     ///   - names: The route's own parameters, in camel case.
     /// - Throws: 400 with the name of an unknown parameter.
     init(_ request: HTTPServerRequest, taking names: [String]) throws(FirebaseError) {
@@ -24,12 +24,12 @@ struct QueryParameters: Sendable {
         values.first { $0.name == name && !$0.value.isEmpty }?.value
     }
 
-    /// All values of a parameter, with their names as the route has them.
+    /// Returns all values of a parameter of the route.
     func all(_ name: String) -> [String] { values.filter { $0.name == name }.map(\.value) }
 
     private static func means(_ given: String, _ name: String) -> Bool {
         if given == name || given == snakeCase(name) { return true }
-        // Taken in any case from the first version on.
+        // Accepted in any case since the first version.
         return name == "validateOnly"
             && ["validateonly", "validate_only"].contains(given.lowercased())
     }
@@ -41,7 +41,8 @@ struct QueryParameters: Sendable {
         }
     }
 
-    /// What Google's platform takes at every route of every service, also with a dollar sign in front.
+    /// Whether Google's platform accepts a name at every route of every service, also with a leading dollar
+    /// sign.
     private static func isStandard(_ name: String) -> Bool {
         let bare = name.hasPrefix("$") ? name.dropFirst() : name[...]
         return standard.contains(String(bare))

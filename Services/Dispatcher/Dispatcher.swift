@@ -1,14 +1,15 @@
 import EventLoop
 import PushStorage
 import ServiceKit
+import ServiceShell
 
-/// Turns events into notifications and tells what became of every one of them.
+/// Turns events into notifications and reports the outcome of every one of them.
 ///
 /// Flow: `KafkaConsumer` → `EventIntake` (records become rows, or dead letters) → `DeliveryEngine`
-/// (sends, announces and settles). Rows that wait come back through `DeliverySweeper`; large
-/// audiences are cut into shards by `AudiencePlanner` and sent by `ShardSender`; what waits for its
-/// time is released by `ScheduleReleaser`; `SessionKeeper` says whether any of it is still ours.
-/// `SyncIntake` gathers changes of datasets, of which `SyncRinger` makes events.
+/// (sends, announces and settles). Rows that wait come back through `DeliverySweeper`;
+/// `AudiencePlanner` cuts large audiences into shards, which `ShardSender` sends; `ScheduleReleaser`
+/// releases pushes that wait for their time; `SessionHeartbeat` renews the session that owns all of it.
+/// `syncIntake` gathers changes of datasets, of which `SyncNotifier` makes events.
 @main
 struct Dispatcher {
     static func main() async {
@@ -23,27 +24,27 @@ struct Dispatcher {
     }
 }
 
-/// A part may use those before it. Shutdown runs in reverse: the consumer stops first, then what
-/// claims work, then the deliveries drain, then the session hands back what is left.
+/// Makes the parts, each of which may use those before it. Shutdown runs in reverse: the consumers stop
+/// first, then the parts that claim, then the deliveries drain, then the session releases what is left.
 func makeParts(
     _ configuration: DispatcherConfiguration,
     in runtime: ServiceRuntime
 ) async throws -> [any ServicePart] {
-    let ground = try DispatcherGround(configuration, runtime)
-    let (database, bells) = (ground.database, Bells(on: runtime.mainLoop))
-    let credentials = CredentialDirectory(
+    let ground = try DispatcherConnections(configuration, runtime)
+    let (database, wakeUps) = (ground.database, WakeUps(on: runtime.mainLoop))
+    let credentials = CredentialCache(
         database: database,
         providers: ground.providers,
-        keys: configuration.keys,
+        keys: configuration.common.keys,
         isMPNSEnabled: configuration.isMPNSEnabled,
         log: runtime.log
     )
-    let contexts = PushContexts(database: database)
+    let contexts = PushContextCache(database: database)
     let engine = DeliveryEngine(
         database: database,
         producer: ground.producer,
         credentials: credentials,
-        bells: [bells.direct, bells.broadcast],
+        wakeUps: [wakeUps.direct, wakeUps.broadcast],
         configuration: configuration,
         runtime: runtime
     )
@@ -52,53 +53,54 @@ func makeParts(
         credentials: credentials,
         contexts: contexts,
         engine: engine,
-        bells: bells,
+        wakeUps: wakeUps,
         configuration: configuration,
         runtime: runtime
     )
     let keeping: [any ServicePart] = [
         work.session,
-        SessionReaper(sessions: database.sessions, runtime: runtime) { bells.ringForHandedBack() },
-        HouseKeeping(database: database, retention: configuration.retention, runtime: runtime),
-        InstallationKeeping(database: database, runtime: runtime),
+        sessionReaper(database.sessions, in: runtime) { wakeUps.wakeForReleasedClaims() },
+        maintenanceJob(database, configuration.retention, in: runtime),
+        installationExpiryJob(database, in: runtime),
         work.notifications,
     ]
     let sending: [any ServicePart] = [
         ground.providersPart, engine,
-        StrayKeeping(database: database, engine: engine, runtime: runtime),
+        strayRecoveryJob(database, engine, in: runtime),
     ]
-    // The last, so that it is the first to hear of a stop.
+    // The last part, so that it is the first to be stopped.
     let stop = Part("stop") {
         await runtime.mainLoop.untilCancelled()
         await engine.prepareToStop()
     }
     return ground.stores + keeping + sending + work.claiming
-        + sync(ground, configuration, runtime) + [
-            work.intake, ground.configConsumerPart, ground.consumerPart, stop,
+        + sync(ground, configuration, runtime) + work.intake + [
+            ground.configEvents.part("config consumer", after: database),
+            ground.events.part("kafka consumer", after: database), stop,
         ]
 }
 
-/// What tells devices of changed datasets. Its pushes come back as events.
+/// Makes the parts that notify devices of changed datasets. Their pushes come back as events.
 private func sync(
-    _ ground: DispatcherGround,
+    _ ground: DispatcherConnections,
     _ configuration: DispatcherConfiguration,
     _ runtime: ServiceRuntime
 ) -> [any ServicePart] {
     [
-        SyncTombstones(
+        syncTombstoneJob(ground.database, configuration.tombstoneRetention, in: runtime),
+        SyncNotifier(
             database: ground.database,
-            retention: configuration.tombstoneRetention,
+            topics: configuration.common.topics,
             runtime: runtime
         ),
-        SyncRinger(database: ground.database, topics: configuration.topics, runtime: runtime),
-        SyncIntake(
-            consumer: ground.syncConsumer,
-            producer: ground.producer,
-            database: ground.database,
-            topics: configuration.topics,
+        syncIntake(
+            ground.changes.consumer,
+            ground.producer,
+            ground.database,
+            configuration.common.topics,
             coalesce: configuration.syncCoalesce,
-            runtime: runtime
+            in: runtime
         ),
-        ground.syncConsumerPart,
+        ground.changes.part("sync consumer", after: ground.database),
     ]
 }

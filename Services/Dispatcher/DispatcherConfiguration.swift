@@ -1,19 +1,15 @@
-import Cryptography
-import Kafka
 import PushEvents
 import PushProviders
-import PushStorage
 import ServiceKit
+import ServiceShell
 import Settings
+import Storage
 
-/// What the dispatcher is told by its environment. Read once, then passed as values. What each
-/// variable takes and means, its declaration says.
+/// The configuration of the dispatcher. Read once, then passed as values. The declaration of each
+/// variable says what it accepts and means.
 struct DispatcherConfiguration: Sendable {
-    /// The dispatcher sets the connections, their name and their limits itself.
-    var database: DatabaseConfiguration
-    var keys: KeyRing
-    var kafka: KafkaConfiguration
-    var topics: KafkaTopics
+    /// The dispatcher sets the database's connections, their name and their limits itself.
+    var common: CommonConfiguration
     var groupID: String
     var inFlight: Int
     var shards: Int
@@ -30,10 +26,7 @@ struct DispatcherConfiguration: Sendable {
     var isMPNSEnabled: Bool
 
     init(reader: ConfigurationReader) throws {
-        database = try DatabaseConfiguration(reader, applicationName: "carillon-dispatcher")
-        keys = try reader.value(of: KeyRing.variable)
-        kafka = try KafkaConfiguration(reader, clientID: "carillon-dispatcher")
-        topics = KafkaTopics(prefix: try reader.value(of: KafkaConfiguration.Variable.topicPrefix))
+        common = try CommonConfiguration(reader, service: "dispatcher")
         groupID = try reader.value(of: Variable.groupID)
         inFlight = try reader.value(of: Variable.inFlight)
         shards = try reader.value(of: Variable.shards)
@@ -64,18 +57,12 @@ struct DispatcherConfiguration: Sendable {
     static let operationsPort = 8084
 
     static let variables =
-        DatabaseConfiguration.Variable.all + [KeyRing.variable.entry]
-        + KafkaConfiguration.Variable.all + Variable.all + ProviderConfiguration.Variable.all
+        CommonConfiguration.variables + Variable.all + ProviderConfiguration.Variable.all
 
     enum Variable {
         private static let day = Duration.seconds(86_400)
 
-        static let groupID = Setting<String>(
-            "KAFKA_GROUP_ID",
-            takes: "a consumer group's name",
-            default: KafkaTopicReader.dispatcher.defaultGroup,
-            "replicas that share it share the records"
-        )
+        static let groupID = Setting.consumerGroup(of: .dispatcher)
         static let inFlight = Setting<Int>(
             "DISPATCH_IN_FLIGHT",
             in: 1...100_000,
@@ -87,7 +74,8 @@ struct DispatcherConfiguration: Sendable {
             "DISPATCH_SHARDS",
             in: 1...256,
             default: 4,
-            "shards of broadcasts that a replica works on at once; fewer wait more for Postgres, more"
+            "shards of broadcasts that a replica works on at once; fewer wait more for"
+                + " Postgres, more"
                 + " repeat more after a crash"
         )
         static let checkpointEvery = Setting<Int>(
@@ -101,53 +89,55 @@ struct DispatcherConfiguration: Sendable {
             "DISPATCH_HOLD",
             in: .milliseconds(10) ... .seconds(10),
             default: .milliseconds(500),
-            "how long an event for few devices waits for its answers before it is written down as rows;"
+            "how long an event for few devices waits for its answers before it is written"
+                + " down as rows;"
                 + " shorter costs Postgres more, longer shows slow pushes later"
         )
         static let idempotencyRetention = Setting<Duration>(
             "IDEMPOTENCY_RETENTION",
             in: .seconds(60)...day * 3650,
             default: day * 7,
-            "how long an event is known again; where Kafka keeps the record for longer, a replay rings"
-                + " again"
+            "how long an event's id is remembered; where Kafka stores the record for longer,"
+                + " a replay is pushed again"
         )
         static let deliveryRetention = Setting<Duration>(
             "DELIVERY_RETENTION",
             in: day * 2...day * 3650,
             default: day * 7,
-            "how long a delivery's row is kept; what could not be sent within half of it has expired,"
+            "retention of delivery rows; a delivery that could not be sent within half of it"
+                + " expires,"
                 + " so it also bounds how long a slow pace may take"
         )
         static let pushRetention = Setting<Duration>(
             "PUSH_RETENTION",
             in: day * 2...day * 36_500,
             default: day * 90,
-            "how long a push's record is kept"
+            "retention of push records"
         )
         static let auditRetention = Setting<Duration>(
             "AUDIT_RETENTION",
             in: day...day * 36_500,
             default: day * 90,
-            "how long it is known who did what with a master key"
+            "retention of the audit trail"
         )
         static let syncCoalesce = Setting<Duration>(
             "SYNC_COALESCE",
             in: .milliseconds(0) ... .seconds(3600),
             default: .milliseconds(500),
-            "how long changes of one dataset are gathered before its devices are told; shorter rings"
-                + " more often, longer later"
+            "how long changes of one dataset are gathered before its devices are notified;"
+                + " shorter notifies more often, longer later"
         )
         static let tombstoneRetention = Setting<Duration>(
             "SYNC_TOMBSTONE_RETENTION",
             in: .seconds(60)...day * 3650,
             default: day * 90,
-            "how long a removed record of a dataset is remembered; a device that was off for longer"
-                + " may bring it back"
+            "retention of tombstones of removed dataset records; a device that was offline"
+                + " for longer may restore one"
         )
         static let isMPNSEnabled = Setting<Bool>(
             "MPNS_ENABLED",
             default: true,
-            "whether Windows Phone's old channels are sent to; false suppresses their deliveries"
+            "whether MPNS channels of Windows Phone are sent to; false suppresses their deliveries"
         )
 
         static let all: [SettingEntry] = [

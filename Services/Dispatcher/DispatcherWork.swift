@@ -1,57 +1,62 @@
 import PushCore
 import PushStorage
 import ServiceKit
+import ServiceShell
 
-/// What brings work to the engine: records of Kafka, and what is claimed in Postgres.
+/// The parts that bring work to the engine: records of Kafka, and claims in Postgres.
 struct DispatcherWork {
-    let session: SessionKeeper
+    let session: SessionHeartbeat
     let notifications: Notifications
-    /// In the order in which they stop, the last first.
+    /// The parts that claim, in the reverse order of their stop.
     let claiming: [any ServicePart]
-    let intake: EventIntake
+    /// The consumers of events, and of `PUSH_RC`.
+    let intake: [any ServicePart]
 
     init(
-        ground: DispatcherGround,
-        credentials: CredentialDirectory,
-        contexts: PushContexts,
+        ground: DispatcherConnections,
+        credentials: CredentialCache,
+        contexts: PushContextCache,
         engine: DeliveryEngine,
-        bells: Bells,
+        wakeUps: WakeUps,
         configuration: DispatcherConfiguration,
         runtime: ServiceRuntime
     ) {
         let database = ground.database
         engine.recorder.onOpen = { contexts.remember($0) }
-        session = SessionKeeper(
+        session = SessionHeartbeat(
             sessions: ground.sessions.sessions,
             engine: engine,
             host: hostName(),
             connections: ground.connectionsName,
             runtime: runtime
         )
-        let planners = bells.planning.map { kind, bell in
+        let planners = wakeUps.planning.map { kind, wakeUp in
             AudiencePlanner(
                 kind,
                 database: database,
                 engine: engine,
-                bell: bell,
+                wakeUp: wakeUp,
                 runtime: runtime
-            ) { bells.ringForDeliveries() }
+            ) { wakeUps.wakeForDeliveries() }
         }
-        let sender = ShardSender(
-            database: database,
-            contexts: contexts,
-            engine: engine,
-            bell: bells.shards,
-            configuration: configuration,
-            runtime: runtime
-        )
-        let sweepers = [(Lane.direct, bells.direct), (.broadcast, bells.broadcast)].map {
+        let senders = wakeUps.shards.map { lane, wakeUp in
+            ShardSender(
+                lane: lane,
+                database: database,
+                contexts: contexts,
+                engine: engine,
+                wakeUp: wakeUp,
+                configuration: configuration,
+                runtime: runtime
+            )
+        }
+        let sweepers = [(Lane.direct, wakeUps.direct), (.broadcast, wakeUps.broadcast)].map {
             DeliverySweeper(
                 lane: $0,
                 database: database,
                 contexts: contexts,
                 engine: engine,
-                bell: $1,
+                wakeUp: $1,
                 runtime: runtime
             )
         }
@@ -59,30 +64,37 @@ struct DispatcherWork {
             database: database,
             contexts: contexts,
             engine: engine,
-            bell: bells.schedules,
+            wakeUp: wakeUps.schedules,
             runtime: runtime
-        ) { bells.ringForReleased() }
+        ) { wakeUps.wakeForReleased() }
         let age = PlanningAge(database: database, runtime: runtime)
-        claiming = planners + [age, sender] + sweepers + [releaser]
+        claiming = planners + [age] + senders + sweepers + [releaser]
         notifications = Notifications(
             database: database,
             credentials: credentials,
-            sender: sender,
-            bells: bells,
+            senders: senders,
+            wakeUps: wakeUps,
             loop: runtime.mainLoop
         )
-        intake = EventIntake(
-            consumer: ground.consumer,
-            configConsumer: ground.configConsumer,
-            producer: ground.producer,
+        let events = EventIntake(
             database: database,
             credentials: credentials,
             contexts: contexts,
             engine: engine,
-            topics: configuration.topics,
+            topics: configuration.common.topics,
             hold: configuration.hold,
             retention: configuration.retention,
             runtime: runtime
-        ) { bells.ringForPlanning() }
+        ) { wakeUps.wakeForPlanning() }
+        let deadLetters = DeadLetterWriter(
+            ground.producer,
+            topics: configuration.common.topics,
+            in: runtime
+        )
+        intake = [
+            events.consumer("intake", of: ground.events, batches: 256, deadLetters),
+            // It has few events, and each is planned at once.
+            events.consumer("config intake", of: ground.configEvents, batches: 2, deadLetters),
+        ]
     }
 }

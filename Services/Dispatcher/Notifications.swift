@@ -1,41 +1,31 @@
 import EventLoop
-import PushStorage
 import ServiceKit
+import Storage
 
-/// Hears what other processes say by NOTIFY. Whoever waits for it also looks now and then by itself.
+/// Listens to the NOTIFY channels. A notification is a hint: the parts that it wakes also poll.
 ///
 /// Shutdown: at once.
 struct Notifications: ServicePart {
     let name = "notifications"
     let database: PushDatabase
-    let credentials: CredentialDirectory
-    let sender: ShardSender
-    let bells: Bells
+    let credentials: CredentialCache
+    let senders: [ShardSender]
+    let wakeUps: WakeUps
     let loop: EventLoop
 
     func run() async throws {
-        var pause = Pause()
-        while !Task.isCancelled {
-            do {
-                try await listen()
-                break
-            } catch {
-                await pause.wait(on: loop)
+        let (loop, wakeUps, credentials, senders) = (loop, wakeUps, credentials, senders)
+        await database.listen(to: .credentials) { app in
+            loop.execute { credentials.forget(app) }
+        }
+        await database.listen(to: .planning) { _ in wakeUps.wakeForPlanning() }
+        await database.listen(to: .scheduled) { _ in wakeUps.wakeForSchedules() }
+        await database.listen(to: .shards) { _ in wakeUps.wakeForShards() }
+        await database.listen(to: .cancelled) { pushID in
+            Task(executorPreference: loop) {
+                for sender in senders { await sender.cancelled(pushID) }
             }
         }
         await loop.untilCancelled()
-    }
-
-    private func listen() async throws {
-        let (loop, bells, credentials, sender) = (loop, bells, credentials, sender)
-        try await database.onNotification(.credentials) { app in
-            loop.execute { credentials.forget(app) }
-        }
-        try await database.onNotification(.planning) { _ in bells.ringForPlanning() }
-        try await database.onNotification(.scheduled) { _ in bells.ringForSchedules() }
-        try await database.onNotification(.shards) { _ in bells.ringForShards() }
-        try await database.onNotification(.cancelled) { pushID in
-            Task(executorPreference: loop) { await sender.cancelled(pushID) }
-        }
     }
 }

@@ -1,75 +1,119 @@
-import Door
 import EventLoop
+import Gateway
 import HTTPServer
+import IngestStorage
+import JSON
 import Kafka
 import Observability
 import PushEvents
-import PushStorage
 import ServiceKit
+import ServiceShell
 
-/// Takes in what devices only send, typed objects and events, and brings it to Postgres. Nothing can be
-/// read, changed or deleted here.
+/// Accepts objects and events that devices only send, and stores them in Postgres by way of Kafka. Nothing
+/// can be read, changed or deleted here.
 ///
 /// Flow: `NativeSurface`, `SegmentSurface`, `CloudEventsSurface`, `AtlasSurface` → `ObjectReader` →
 /// `Intake` → Kafka's `ingest.<Type>` → `IngestSink` → `PushDatabase`.
 @main
-struct Ingest {
-    static func main() async {
-        await runService(
-            "ingest",
-            about: "one way in: objects and events of devices, to Kafka and Postgres",
-            variables: IngestConfiguration.variables,
-            loops: .perCore,
-            reading: IngestConfiguration.init,
-            parts: makeParts
+struct Ingest: HTTPServiceProgram {
+    typealias Own = IngestConfiguration
+
+    static let name = "ingest"
+    static let about = "one way in: objects and events of devices, to Kafka and Postgres"
+    static let port = 8083
+    /// Each sending device holds one connection.
+    static let maximumConnections = 65_536
+    static let appsKnownFor = IngestTypeCache.staleLifetime
+
+    /// The records that librdkafka holds; further ones wait in a queue, counted by `HeldBytes`.
+    private static let maximumOutstanding = 50_000
+
+    static func main() async { await run() }
+
+    /// Each loop accepts what its connections send, with its own producer; the sink runs on the first loop.
+    static func contents(of service: HTTPService<Ingest>) throws -> HTTPServiceContents {
+        let own = service.configuration.own
+        // Bodies that are being received take one half, the data of authenticated apps the other.
+        let heldBodyBytes = min(
+            service.configuration.http.maximumHeldBodyBytes,
+            max(ObjectLimits.bodyBytes, own.maximumHeldBytes / 2 / service.loops.count)
+        )
+        let held = HeldBytes(limit: own.maximumHeldBytes / 2)
+        let quota = ObjectQuota()
+        let loops = try service.loops.map { loop in
+            try intake(loop, held: held, heldBodyBytes: heldBodyBytes, quota, service)
+        }
+        let keeping = ingestKeeping(
+            service.database,
+            IngestRetention(keys: own.keyRetention, receipts: own.pushRetention),
+            in: service.runtime
+        )
+        var contents = HTTPServiceContents(
+            openAPI: openAPI,
+            loops: zip(service.loops, loops).map { loopContents($0, $1) },
+            jobs: [keeping] + (own.runsSink ? try sinkParts(of: service, loops[0].producer) : [])
+        )
+        contents.maximumHeldBodyBytes = heldBodyBytes
+        return contents
+    }
+
+    private static func intake(
+        _ own: ServiceLoop,
+        held: HeldBytes,
+        heldBodyBytes: Int,
+        _ quota: ObjectQuota,
+        _ service: HTTPService<Ingest>
+    ) throws -> Intake {
+        let (loop, runtime) = (own.loop, service.runtime)
+        let common = service.configuration.common
+        return Intake(
+            loop: loop,
+            types: IngestTypeCache(own.database, on: loop, log: runtime.log),
+            producer: try KafkaProducer(
+                common.kafka,
+                maximumOutstanding: maximumOutstanding,
+                deliveryTimeout: Intake.deliveryTimeout,
+                on: loop,
+                log: runtime.log,
+                metrics: runtime.metrics
+            ),
+            topics: common.topics,
+            held: held,
+            heldBodies: HeldBytes(limit: heldBodyBytes),
+            quota: quota,
+            turns: FairTurns(on: loop),
+            pool: FairPool(on: loop),
+            figures: IngestMetrics(runtime.metrics),
+            log: runtime.log
         )
     }
-}
 
-/// Each loop takes in what its connections send, with a producer of its own; the sink lives on the first.
-func makeParts(
-    _ configuration: IngestConfiguration,
-    in runtime: ServiceRuntime
-) throws -> [any ServicePart] {
-    let rooms = LoopRooms.make(
-        configuration.database,
-        keys: configuration.masterKeys,
-        limits: configuration.limits,
-        appsKnownFor: TypeDirectory.staleLifetime,
-        in: runtime
-    )
-    // Bodies that are coming take one half, what is known to be an app's the other.
-    let held = HeldBytes(limit: configuration.maximumHeldBytes / 2)
-    var configuration = configuration
-    configuration.http.maximumHeldBodyBytes = min(
-        configuration.http.maximumHeldBodyBytes,
-        max(ObjectLimits.bodyBytes, configuration.maximumHeldBytes / 2 / rooms.count)
-    )
-    let quota = ObjectQuota()
-    let loops = try rooms.enumerated().map { number, rooms in
-        try IngestLoop(number, rooms, held: held, quota: quota, configuration, runtime)
+    private static func loopContents(_ own: ServiceLoop, _ intake: Intake) -> LoopContents {
+        let (types, producer) = (intake.types, intake.producer)
+        return LoopContents(
+            [
+                NativeSurface(intake: intake), SegmentSurface(intake: intake),
+                CloudEventsSurface(intake: intake), AtlasSurface(intake: intake),
+            ],
+            parts: [
+                own.part("types") { await types.run() },
+                Part("producer-\(own.number)", notReady: { producer.notReadyReason() }) {
+                    try await producer.run()
+                },
+            ]
+        )
     }
-    let server = try SurfaceServer(configuration.http, rooms, in: runtime) { rooms in
-        loops.first { $0.intake.loop === rooms.loop }?.surfaces ?? []
-    }
-    let (database, producer) = (rooms[0].database, loops[0].intake.producer)
-    let intake: [any ServicePart] = rooms.flatMap(\.parts) + loops.flatMap(\.parts) + [server]
-    let keeping = IngestKeeping(
-        database: database,
-        retention: IngestRetention(
-            keys: configuration.keyRetention,
-            receipts: configuration.pushRetention
-        ),
-        runtime: runtime
+
+    private static let openAPI = OpenAPI(
+        "Carillon ingest",
+        "One way in: objects and events of devices.",
+        securitySchemes: [
+            "appKey": [
+                "type": "http", "scheme": "basic",
+                "description": "The app key as user, without a password",
+            ],
+            "apiKey": ["type": "apiKey", "in": "header", "name": "apiKey"],
+        ],
+        schemas: NativeSurface.schemas
     )
-    guard configuration.runsSink else { return intake + [keeping] }
-    return intake + [keeping]
-        + (try sinkParts(
-            configuration.kafka,
-            group: configuration.groupID,
-            database: database,
-            producer: producer,
-            topics: configuration.topics,
-            runtime: runtime
-        ))
 }

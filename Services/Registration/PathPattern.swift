@@ -1,9 +1,9 @@
-/// A path's pattern below a surface's base, `classes/_User/:id`, for calls that come in a batch: the
-/// router finds the others.
+/// A path pattern below a surface's base, `classes/_User/:id`, for calls in a batch; the router matches all
+/// others.
 struct PathPattern: Sendable {
     let text: String
 
-    /// What the named segments stand for; `nil` for another path.
+    /// Returns the values of the named segments; `nil` if the path does not match.
     func match(_ path: [String]) -> [String: String]? {
         let segments = text.split(separator: "/")
         guard segments.count == path.count else { return nil }

@@ -1,84 +1,56 @@
-import Door
 import EventLoop
+import Gateway
 import HTTPServer
-import Kafka
 import Observability
 import Outbox
-import PushStorage
 import ServiceKit
+import ServiceShell
+import Storage
 
-/// Devices register here, and backends ask for pushes.
+/// Registers devices, and accepts pushes from backends.
 ///
 /// Flow: `LeanCloudSurface`, `AzureSurface`, `ParseSurface` → `PushDatabase` (installations; pushes
 /// with their outbox row) → `OutboxRelay` → Kafka's `push.requests`; `CognitoSurface` → `PushDatabase`
 /// (datasets, with the outbox row of each change) → `OutboxRelay` → Kafka's `dataset.changes`.
 @main
-struct Registration {
-    static func main() async {
-        await runService(
-            "registration",
-            about: "devices, channels and identities; accepts pushes and reports on them",
-            variables: RegistrationConfiguration.variables,
-            loops: .perCore,
-            reading: RegistrationConfiguration.init,
-            parts: makeParts
+struct Registration: HTTPServiceProgram {
+    static let name = "registration"
+    static let about = "devices, channels and identities; accepts pushes and reports on them"
+    static let port = 8080
+
+    static func main() async { await run() }
+
+    static func contents(of service: HTTPService<Registration>) throws -> HTTPServiceContents {
+        let runtime = service.runtime
+        let sessions = SyncSessionCounts(service.database, on: runtime.mainLoop, log: runtime.log)
+        return HTTPServiceContents(
+            openAPI: NativeSurface.openAPI,
+            loops: service.loops.map { LoopContents(surfaces(on: $0.database, sessions, service)) },
+            jobs: [sessions] + (try service.outbox().parts)
         )
     }
-}
 
-/// Each loop answers for its connections from rooms of its own; the relay lives on the first.
-func makeParts(
-    _ configuration: RegistrationConfiguration,
-    in runtime: ServiceRuntime
-) throws -> [any ServicePart] {
-    let rooms = LoopRooms.make(
-        configuration.database,
-        keys: configuration.masterKeys,
-        limits: configuration.limits,
-        in: runtime
-    )
-    let sessions = SyncSessionCounts(rooms[0].database, on: runtime.mainLoop, log: runtime.log)
-    let server = try SurfaceServer(configuration.http, rooms, in: runtime) { rooms in
-        surfaces(on: rooms.database, configuration, sessions, runtime)
+    /// Creates the surfaces of one loop, over that loop's database.
+    private static func surfaces(
+        on database: PushDatabase,
+        _ sessions: SyncSessionCounts,
+        _ service: HTTPService<Registration>
+    ) -> [any Surface] {
+        let (runtime, common) = (service.runtime, service.configuration.common)
+        let saved = runtime.metrics.counter(.installationsSaved)
+        let objects = ObjectOperations(database: database, saved: saved)
+        let pushes = PushOperations(acceptance: PushAcceptance(database, topics: common.topics))
+        return [
+            LeanCloudSurface(database: database, objects: objects, pushes: pushes),
+            ParseSurface(objects: objects, pushes: pushes, log: runtime.log),
+            AzureSurface(database: database, pushes: pushes, saved: saved),
+            CognitoSurface(
+                database: database,
+                tokens: CognitoTokens(keys: common.keys),
+                sessions: sessions,
+                topics: common.topics
+            ),
+            NativeSurface(database: database),
+        ]
     }
-    let producer = try KafkaProducer(
-        configuration.kafka,
-        deliveryTimeout: OutboxRelay.deliveryTimeout,
-        on: runtime.mainLoop,
-        log: runtime.log,
-        metrics: runtime.metrics
-    )
-    let relay = OutboxRelay(
-        from: rooms[0].database,
-        to: producer,
-        on: runtime.mainLoop,
-        log: runtime.log,
-        metrics: runtime.metrics
-    )
-    return rooms.flatMap(\.parts)
-        + [sessions, server, Part("producer", run: { try await producer.run() }), relay]
-}
-
-/// One value of each a loop, over that loop's database.
-func surfaces(
-    on database: PushDatabase,
-    _ configuration: RegistrationConfiguration,
-    _ sessions: SyncSessionCounts,
-    _ runtime: ServiceRuntime
-) -> [any Surface] {
-    let saved = runtime.metrics.counter(.installationsSaved)
-    let objects = ObjectOperations(database: database, saved: saved)
-    let pushes = PushOperations(acceptance: PushAcceptance(database, topics: configuration.topics))
-    return [
-        LeanCloudSurface(database: database, objects: objects, pushes: pushes),
-        ParseSurface(objects: objects, pushes: pushes, log: runtime.log),
-        AzureSurface(database: database, pushes: pushes, saved: saved),
-        CognitoSurface(
-            database: database,
-            tokens: CognitoTokens(keys: configuration.masterKeys),
-            sessions: sessions,
-            topics: configuration.topics
-        ),
-        OwnSurface(database: database, hasOperations: !runtime.operations.isApart),
-    ]
 }

@@ -1,23 +1,26 @@
+import Gateway
 import JSON
 import PushCore
+import SecureStorage
 
-/// The shapes of what is sent and answered, for `/openapi.json`.
+/// The schemas of requests and responses, for `/openapi.json`.
 enum OpenAPISchemas {
-    static func reference(_ name: String) -> JSONValue {
-        ["$ref": .string("#/components/schemas/\(name)")]
-    }
-
     static let identity: JSONValue = [
         "type": "string", "minLength": 1, "maxLength": JSONValue(SecureIdentity.maximumBytes),
         "pattern": "^[^\\u0000]+$", "description": "At most 512 bytes",
     ]
     static let requestKey: JSONValue = [
         "type": "string", "minLength": 1,
-        "maxLength": JSONValue(SecureSurface.maximumKeyLength),
+        "maxLength": JSONValue(NewNotification.maximumKeyLength),
     ]
     static let cursor: JSONValue = [
         "type": "string", "pattern": "^(0|[1-9][0-9]{0,14})-([0-9a-f]{32}|[1-9][0-9]{0,8})$",
     ]
+    static let pageLimit: JSONValue = [
+        "type": "integer", "minimum": 1, "maximum": JSONValue(SecurePayloadStore.maximumPage),
+        "default": 100,
+    ]
+    private static let text: JSONValue = ["type": "string"]
     private static let time: JSONValue = ["type": "string", "format": "date-time"]
     private static let id: JSONValue = [
         "description": "A number where the app has secure-ids=int31",
@@ -41,112 +44,91 @@ enum OpenAPISchemas {
     }
 
     static let all: JSONObject = [
-        "Problem": .object(
-            object(
-                ["title": ["type": "string"], "status": ["type": "integer"]],
-                optional: ["detail": ["type": "string"]]
-            )
+        "NewNotification": newNotification,
+        "Kept": .schema(ofObject: ["Id": id, "pushId": text, "expiresAt": time]),
+        "Notification": .schema(
+            ofObject: ["Id": id, "Payload": text, "Read": ["type": "boolean"]],
+            optional: ["Sealed": ["type": "string", "enum": [.string(SealedForDevice.name)]]]
         ),
-        "NewNotification": .object(newNotification),
-        "Kept": .object(object(["Id": id, "pushId": ["type": "string"], "expiresAt": time])),
-        "Notification": .object(
-            object(
-                ["Id": id, "Payload": ["type": "string"], "Read": ["type": "boolean"]],
-                optional: ["Sealed": ["type": "string", "enum": [.string(SealedForDevice.name)]]]
-            )
+        "Entry": entry,
+        "Page": .schema(
+            ofObject: ["notifications": .schema(ofArray: ["type": "object"])],
+            optional: ["next": ["type": "string", "nullable": true]]
         ),
-        "Entry": .object(entry),
-        "Page": .object(
-            object(
-                ["notifications": ["type": "array", "items": ["type": "object"]]],
-                optional: ["next": ["type": "string", "nullable": true]]
-            )
+        "Registration": registration,
+        "NewSecret": .schema(
+            ofObject: [:],
+            optional: [
+                "secret": [
+                    "type": "string",
+                    "minLength": JSONValue(IdentitySecret.byteCounts.lowerBound),
+                    "maxLength": JSONValue(IdentitySecret.byteCounts.upperBound),
+                    "description": "8 to 1024 bytes, not beginning with cds_",
+                    "nullable": true,
+                ]
+            ],
+            isClosed: true
         ),
-        "Registration": .object(registration),
-        "NewSecret": .object(
-            closed(
-                object(
-                    [:],
-                    optional: [
-                        "secret": [
-                            "type": "string",
-                            "minLength": JSONValue(IdentitySecret.byteCounts.lowerBound),
-                            "maxLength": JSONValue(IdentitySecret.byteCounts.upperBound),
-                            "description": "8 to 1024 bytes, not beginning with cds_",
-                            "nullable": true,
-                        ]
-                    ]
-                )
-            )
+        "Secret": .schema(ofObject: ["identity": text, "secret": text]),
+        "NewReader": .schema(
+            ofObject: [:],
+            optional: [
+                "sealingKey": [
+                    "type": "string", "pattern": "^[A-Za-z0-9_-]{43}$", "nullable": true,
+                    "description": "A public key of X25519, 32 bytes in base64url",
+                ]
+            ],
+            isClosed: true
         ),
-        "Secret": .object(
-            object(["identity": ["type": "string"], "secret": ["type": "string"]])
-        ),
-        "NewReader": .object(
-            closed(
-                object(
-                    [:],
-                    optional: [
-                        "sealingKey": [
-                            "type": "string", "pattern": "^[A-Za-z0-9_-]{43}$", "nullable": true,
-                            "description": "A public key of X25519, 32 bytes in base64url",
-                        ]
-                    ]
-                )
-            )
-        ),
-        "Reader": .object(
-            object([
-                "installationId": ["type": "string"], "identity": ["type": "string"],
-                "deviceSecret": ["type": "string", "pattern": "^cds_[A-Za-z0-9_-]{43}$"],
-            ])
-        ),
+        "Reader": .schema(ofObject: [
+            "installationId": text, "identity": text,
+            "deviceSecret": ["type": "string", "pattern": "^cds_[A-Za-z0-9_-]{43}$"],
+        ]),
     ]
 
-    private static let newNotification = closed(
-        object(
-            [
-                "identity": identity,
-                "payload": [
-                    "type": "string", "minLength": 1,
-                    "maxLength": JSONValue(NewNotification.maximumPayloadBytes),
-                    "description": "At most 64 KiB",
-                ],
+    private static let newNotification = JSONValue.schema(
+        ofObject: [
+            "identity": identity,
+            "payload": [
+                "type": "string", "minLength": 1,
+                "maxLength": JSONValue(NewNotification.maximumPayloadBytes),
+                "description": "At most 64 KiB",
             ],
-            optional: [
-                "visibleText": [
-                    "type": "string", "nullable": true,
-                    "maxLength": JSONValue(NewNotification.maximumVisibleBytes),
-                    "pattern": "^[^\\u0000-\\u0008\\u000b\\u000c\\u000e-\\u001f]*$",
-                    "description": "Goes through the providers in the clear; at most 1 KiB",
-                ],
-                "tag": [
-                    "type": "string", "nullable": true, "minLength": 1,
-                    "maxLength": JSONValue(TagExpression.maximumBytes),
-                    "description": "A tag expression, which narrows who is rung",
-                ],
-                "expiresInSeconds": [
-                    "type": "integer", "nullable": true,
-                    "minimum": JSONValue(NewNotification.lifetimes.lowerBound),
-                    "maximum": JSONValue(NewNotification.lifetimes.upperBound),
-                    "default": JSONValue(NewNotification.usualLifetime),
-                ],
-                "readOnce": ["type": "boolean", "nullable": true, "default": false],
-                "sealed": ["type": "boolean", "nullable": true, "default": false],
-            ]
-        )
+        ],
+        optional: [
+            "visibleText": [
+                "type": "string", "nullable": true,
+                "maxLength": JSONValue(NewNotification.maximumVisibleBytes),
+                "pattern": "^[^\\u0000-\\u0008\\u000b\\u000c\\u000e-\\u001f]*$",
+                "description": "Goes through the providers in the clear; at most 1 KiB",
+            ],
+            "tag": [
+                "type": "string", "nullable": true, "minLength": 1,
+                "maxLength": JSONValue(TagExpression.maximumBytes),
+                "description": "A tag expression that narrows which devices are notified",
+            ],
+            "expiresInSeconds": [
+                "type": "integer", "nullable": true,
+                "minimum": JSONValue(NewNotification.lifetimes.lowerBound),
+                "maximum": JSONValue(NewNotification.lifetimes.upperBound),
+                "default": JSONValue(NewNotification.usualLifetime),
+            ],
+            "readOnce": ["type": "boolean", "nullable": true, "default": false],
+            "sealed": ["type": "boolean", "nullable": true, "default": false],
+        ],
+        isClosed: true
     )
 
-    private static let entry = object([
-        "Id": id, "identity": ["type": "string"], "pushId": ["type": "string"],
+    private static let entry = JSONValue.schema(ofObject: [
+        "Id": id, "identity": text, "pushId": text,
         "state": ["type": "string", "enum": ["waiting", "read", "deleted", "expired"]],
         "Read": ["type": "boolean"], "readAt": ["type": "string", "nullable": true],
         "createdAt": time, "expiresAt": time, "readOnce": ["type": "boolean"],
         "sealed": ["type": "boolean"],
     ])
 
-    private static let registration = object(
-        [
+    private static let registration = JSONValue.schema(
+        ofObject: [
             "Platform": ["type": "string", "enum": ["mpns", "wns", "apns", "gcm"]],
             "Handle": ["type": "string", "minLength": 1],
         ],
@@ -158,21 +140,4 @@ enum OpenAPISchemas {
             ]
         ]
     )
-
-    private static func object(
-        _ needed: JSONObject,
-        optional: JSONObject = [:]
-    ) -> JSONObject {
-        var properties = needed
-        for (name, schema) in optional { properties[name] = schema }
-        var object: JSONObject = ["type": "object", "properties": .object(properties)]
-        if !needed.isEmpty { object["required"] = .array(needed.keys.map(JSONValue.string)) }
-        return object
-    }
-
-    private static func closed(_ object: JSONObject) -> JSONObject {
-        var object = object
-        object["additionalProperties"] = false
-        return object
-    }
 }

@@ -1,6 +1,6 @@
 import JSON
 
-/// The fields of a request's body, each asked for by its name and kind; `null` counts as absent.
+/// The fields of a request's body, read by name and kind; `null` counts as absent.
 struct SecureBody {
     private static let maximumDepth = 8
     private static let maximumValues = 1000
@@ -9,16 +9,16 @@ struct SecureBody {
 
     /// - Parameters:
     ///   - bytes: The body; an empty one is an empty object.
-    ///   - known: The names that may stand in it.
-    /// - Throws: `SecureRequestError` for what is no JSON object, or has another field.
-    init(_ bytes: [UInt8], known: TextSet) throws(SecureRequestError) {
+    ///   - known: The allowed field names.
+    /// - Throws: `SecureRequestError` if the body is not a JSON object or has another field.
+    init(_ bytes: [UInt8], known: ExactStringSet) throws(SecureRequestError) {
         guard !bytes.isEmpty else {
             object = [:]
             return
         }
         let value: JSONValue
         do throws(JSONError) {
-            // Text is passed on and never compared but by its bytes, so marks may pile up in it.
+            // Text is passed on and compared only by its bytes, so its combining marks need no limit.
             value = try JSONValue.parse(
                 bytes,
                 maximumDepth: Self.maximumDepth,
@@ -32,7 +32,7 @@ struct SecureBody {
             throw SecureRequestError("the body must be a JSON object")
         }
         for name in object.keys where !known.contains(name) {
-            throw SecureRequestError("\(name.prefix(100)) is no field of this request")
+            throw SecureRequestError("unknown field \(name.prefix(100))")
         }
         self.object = object
     }
@@ -87,7 +87,7 @@ struct SecureBody {
     }
 }
 
-/// What is wrong with what a caller sent. Names the field, never holds its value.
+/// The reason why a request is invalid. Names the field, never contains its value.
 struct SecureRequestError: Error, Equatable, CustomStringConvertible {
     let description: String
 

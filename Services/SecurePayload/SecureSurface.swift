@@ -1,42 +1,41 @@
 import Cryptography
-import Door
 import EventLoop
+import Gateway
 import HTTPServer
 import JSON
 import Observability
 import Outbox
 import PushCore
 import PushEvents
-import PushStorage
+import ServiceShell
+import Storage
 
-/// Secure payloads over HTTP: a backend keeps and rings, a reader reads. The paths and the answers under
-/// `/api` are those of the app that Microsoft's tutorial on secure push builds, so that it needs nothing
-/// but its new address; what is under `/v1` is Carillon's own.
+/// Secure payloads over HTTP: a backend stores content and notifies devices, a reader reads it. The paths and
+/// responses under `/api` are those of the app in Microsoft's tutorial on secure push, so that it needs only
+/// a new address; the paths under `/v1` are Carillon's own.
 ///
-/// Order: who calls is proved before anything else of a request is looked at, so that no refusal of a
+/// Order: the caller is authenticated before anything else of a request is read, so that no refusal of a
 /// caller depends on an id. One value a loop, over that loop's database.
 struct SecureSurface: Surface {
     let loop: EventLoop
     let database: PushDatabase
-    let door: SecureDoor
+    let door: ReaderAuthenticator
     let keys: KeyRing
     let topics: KafkaTopics
-    let checks: SecretChecks
+    let checks: SecretVerifier
     let limits: ReaderLimits
-    let figures: SecureFigures
+    let figures: SecureMetrics
     let log: Log
-    /// How long content that is read once can be read again.
+    /// The time for which read-once content can be read again.
     let readGrace: Duration
-    /// What `/openapi.json` answers.
-    let document: [UInt8]
 
-    /// A payload of 64 KiB is six times as long where each byte is escaped, and what stands beside it
-    /// is so, too: every legal body fits.
+    /// The limit of bodies with content. A payload of 64 KiB is six times as long if each byte is escaped,
+    /// and so are the fields beside it: every legal body fits.
     static let maximumContentBody = 512 << 10
-    /// Of everything else.
+    /// The limit of all other bodies.
     static let maximumSmallBody = 64 << 10
 
-    /// The app may stand before a path of the tutorial's.
+    /// The prefixes of the tutorial's paths: an app may precede them.
     static let bases = ["", "/:app"]
     static let appName = "app"
 
@@ -44,25 +43,38 @@ struct SecureSurface: Surface {
 
     var routes: [SurfaceRoute] {
         Self.bases.flatMap { notificationRoutes($0) + registerRoutes($0) } + secretRoutes
-            + deviceRoutes + [
-                SurfaceRoute(
-                    .get,
-                    "/openapi.json",
-                    handler: .anybody { _, _ in
-                        HTTPServerResponse(
-                            status: 200,
-                            headers: ["Content-Type": "application/json"],
-                            body: document
-                        )
-                    }
-                )
-            ]
+            + deviceRoutes
     }
 
-    /// A route: its caller is proved, its refusals are counted, its ids are in the audit.
+    static let openAPI = OpenAPI(
+        "Carillon secure payloads",
+        "Content that only its identity can fetch, announced by an id.",
+        securitySchemes: [
+            "basic": [
+                "type": "http", "scheme": "basic",
+                "description": .string(
+                    "An app with its master key, an identity with its secret, or an installation with"
+                        + " its device secret."
+                ),
+            ],
+            "token": ["type": "http", "scheme": "bearer", "bearerFormat": "JWT"],
+        ],
+        schemas: OpenAPISchemas.all,
+        pathSchema: OpenAPISchemas.ofPath
+    )
+
+    /// The callers of a route, as its description names them.
+    enum Callers {
+        case backends, readers
+
+        var schemes: [[String]] { self == .readers ? [["basic"], ["token"]] : [["basic"]] }
+    }
+
+    /// Creates a route that authenticates its caller, counts its refusals and notes its ids for the audit.
     func route(
         _ method: HTTPMethod,
         _ pattern: String,
+        _ description: RouteDescription,
         maximumBodyBytes: Int = SecureSurface.maximumSmallBody,
         _ handler:
             @escaping @Sendable (SecureCall) async throws -> HTTPServerResponse
@@ -85,6 +97,7 @@ struct SecureSurface: Surface {
                 }
             }
         )
+        .described(description)
     }
 
     func answer(to refusal: Refusal, _ request: HTTPServerRequest) -> HTTPServerResponse {
@@ -105,51 +118,51 @@ struct SecureSurface: Surface {
         }
     }
 
-    // MARK: What readers may get wrong
+    // MARK: Limits of unknown ids
 
-    /// Before a reader's id is looked up.
+    /// Checks the limit of a reader before its id is looked up.
     ///
-    /// - Throws: 429 where too many of his were nothing.
-    func beforeLooking(_ reader: ProvedReader) throws {
+    /// - Throws: 429 if too many of the reader's ids were not found.
+    func requireNotLimited(_ reader: AuthenticatedReader) throws {
         if let wait = limits.waitAfterMisses(key(of: reader)) {
             throw reader.visit.tooMany(retryAfterSeconds: wait)
         }
     }
 
-    /// Counts an id that is nothing to the reader.
-    func notFound(_ reader: ProvedReader) -> SecureRefusal {
+    /// Counts an id that the reader cannot read, and returns the refusal.
+    func notFound(_ reader: AuthenticatedReader) -> SecureRefusal {
         limits.missed(key(of: reader))
         return .notFound
     }
 
-    private func key(of reader: ProvedReader) -> [UInt8] {
+    private func key(of reader: AuthenticatedReader) -> [UInt8] {
         limits.key(ofReader: [reader.app.id, reader.identity, reader.device ?? ""])
     }
 }
 
-/// A request whose caller is proved.
+/// A request with an authenticated caller.
 struct SecureCall: Sendable {
     let request: HTTPServerRequest
-    let visit: Visit
+    let visit: RequestContext
     let caller: SecureCaller
 
-    init(_ request: HTTPServerRequest, _ visit: Visit, _ caller: SecureCaller) {
+    init(_ request: HTTPServerRequest, _ visit: RequestContext, _ caller: SecureCaller) {
         self.request = request
         self.visit = visit
         self.caller = caller
     }
 
-    /// What the path names.
+    /// The id in the path.
     var id: String { request.pathParameters["id"] ?? "" }
 
-    /// The body as its sender meant it.
+    /// Returns the body, decoded by its content encoding.
     func body() throws -> [UInt8] {
         var request = request
         try request.decodeBody()
         return request.body
     }
 
-    /// Where a notification is reached, by the way that its backend came.
+    /// Returns the URL of a notification, with the app if the request's path names it.
     func location(of id: String) -> String {
         let app = request.pathParameters[SecureSurface.appName].map { "/\($0)" } ?? ""
         return "\(request.outsideBase)\(app)/api/notifications/\(id)"
@@ -157,7 +170,7 @@ struct SecureCall: Sendable {
 }
 
 extension HTTPServerResponse {
-    /// An answer that holds something secret: nothing on its way may keep it.
+    /// Creates a response that contains a secret: no cache may store it.
     static func secret(_ object: JSONObject) -> HTTPServerResponse {
         var response = json(.object(object))
         response.headers["Cache-Control"] = "no-store"

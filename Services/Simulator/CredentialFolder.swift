@@ -4,14 +4,14 @@ import JSON
 import ServiceKit
 import Settings
 
-/// A file or folder that the simulator needs and cannot have.
+/// The error of a file or folder that the simulator needs and cannot use.
 struct CredentialFolderError: Error, CustomStringConvertible {
     let description: String
 }
 
-/// The credentials that the simulator accepts from its start on, as files for those who will use
-/// them. What an earlier start wrote is taken up again, so that a restart does not lock out the
-/// services that hold it. Private files are 0600; each is written whole or not at all.
+/// The credentials that the simulator accepts from its start, as files for its users. Files of an earlier
+/// start are used again, so that a restart does not lock out the services that have them. Private files have
+/// mode 0600; each is written whole or not at all.
 struct CredentialFolder {
     let authority: CertificateAuthority
     let apnsKey: APNsKey
@@ -29,7 +29,7 @@ struct CredentialFolder {
         wnsClient = try Self.client(folder)
     }
 
-    /// Writes what is only known once the ports are.
+    /// Writes the files whose content is known only once the ports are.
     ///
     /// - Throws: `CredentialFolderError` naming the file.
     func write(tokenURI: String, ports: JSONObject) throws {
@@ -39,7 +39,7 @@ struct CredentialFolder {
         try Self.write(ports.text + "\n", to: folder + "/ports.json", isPrivate: false)
     }
 
-    // MARK: Each credential: what is there, else a new one
+    // MARK: Each credential: the stored one, else a new one
 
     private static func authority(
         _ configuration: SimulatorConfiguration,
@@ -133,7 +133,7 @@ struct CredentialFolder {
         return client
     }
 
-    /// Ten capitals and digits, as Apple's ids are.
+    /// Returns an identifier of ten capitals and digits, like Apple's.
     private static func identifier(_ prefix: String) -> String {
         let alphabet = Array("ABCDEFGHJKLMNPQRSTUVWXYZ23456789")
         let rest = randomBytes(10 - prefix.count).map { alphabet[Int($0) % alphabet.count] }
@@ -157,7 +157,7 @@ struct CredentialFolder {
         return (try? JSONValue.parse(text))?.object
     }
 
-    /// Writes beside the file and renames, so that nobody reads half of it.
+    /// Writes a draft beside the file and renames it, so that a reader never gets a part of it.
     private static func write(_ text: String, to path: String, isPrivate: Bool) throws {
         let failure = CredentialFolderError(description: "the file \(path) cannot be written")
         let draft = "\(path).\(getpid()).draft"
@@ -185,7 +185,7 @@ struct CredentialFolder {
     }
 }
 
-/// A random UUID (version 4) in lower case.
+/// Returns a random UUID (version 4) in lower case.
 func uuid() -> String {
     var bytes = randomBytes(16)
     bytes[6] = bytes[6] & 0x0F | 0x40

@@ -1,6 +1,6 @@
 import HTTPServer
 
-/// What a request's path is for, at the providers' own paths.
+/// The target of a request's path, by the providers' own paths.
 enum Destination: Equatable, Sendable {
     enum TokenEndpoint: Equatable, Sendable {
         case google, live
@@ -14,7 +14,7 @@ enum Destination: Equatable, Sendable {
     case token(TokenEndpoint)
     case none
 
-    init(_ request: HTTPServerRequest, by entrance: Entrance) {
+    init(_ request: HTTPServerRequest, by entrance: ListenerKind) {
         let segments = request.pathSegments
         switch entrance {
         case .sandbox: self = .apns

@@ -4,13 +4,13 @@ import Observability
 import PushCore
 import ServiceKit
 
-/// librdkafka's mock cluster with the house's topics, for a laptop without a broker. It keeps its
-/// records in memory, and forgets them when the simulator stops.
+/// librdkafka's mock cluster with Carillon's topics, for a laptop without a broker. It stores records in
+/// memory, and loses them when the simulator stops.
 final class MockBroker: ServicePart {
     let name = "mock broker"
     private let cluster: MockKafkaCluster
 
-    /// The topics of the house, as `carillon migrate` would make them.
+    /// Carillon's topics, as `carillon migrate` would create them.
     static let topics =
         [
             "push.requests", "push.outcomes", "dataset.changes", "config.published", "PUSH_RC",
@@ -28,7 +28,7 @@ final class MockBroker: ServicePart {
         log.info("mock broker", [.bootstrap: .string(cluster.bootstrapServers)])
     }
 
-    /// Serves until its task is cancelled; librdkafka has threads of its own.
+    /// Serves until its task is cancelled; librdkafka has its own threads.
     func run() async throws {
         let (forever, continuation) = AsyncStream.makeStream(of: Never.self)
         await withTaskCancellationHandler {
@@ -37,7 +37,7 @@ final class MockBroker: ServicePart {
             continuation.finish()
         }
         let cluster = cluster
-        // Closing blocks; a task without a loop has none to hold up.
+        // Closing blocks; a task without a loop cannot block one.
         guard let loop = EventLoop.current else { return cluster.close() }
         try await loop.blocking { cluster.close() }
     }

@@ -1,19 +1,19 @@
 import Cryptography
 
-/// The access tokens that one token endpoint handed out, each with whom it stands for.
+/// The access tokens that one token endpoint issued, each with its holder.
 struct OAuthTokens: Sendable {
     private struct Grant: Sendable {
         let holder: String
         let expiresAt: Int64
     }
 
-    /// Beyond it the oldest tokens stop being known, as if they had expired.
+    /// The limit of valid tokens; beyond it the oldest become unknown, as if they had expired.
     private static let limit = 10_000
 
     private var grants: [String: Grant] = [:]
     private var order: [String] = []
 
-    /// - Returns: A token that `holder` is known by until `now + lifetime`, in seconds.
+    /// - Returns: A token of `holder` that is valid until `now + lifetime`, in seconds.
     mutating func issue(
         to holder: String,
         prefix: String,
@@ -30,7 +30,7 @@ struct OAuthTokens: Sendable {
         return token
     }
 
-    /// Whom a valid `Authorization: Bearer …` stands for.
+    /// Returns the holder of a valid `Authorization: Bearer …`.
     func holder(ofAuthorization header: String?, now: Int64) -> String? {
         guard let header else { return nil }
         let parts = header.split(separator: " ", maxSplits: 1)
@@ -39,14 +39,14 @@ struct OAuthTokens: Sendable {
         return grant.holder
     }
 
-    /// Ends every token at once, as a provider's outage or an operator's script does.
+    /// Revokes all tokens at once, as a provider's outage or an operator's script does.
     mutating func revokeAll() {
         grants = [:]
         order = []
     }
 }
 
-/// The fields of an `application/x-www-form-urlencoded` body; `nil` where it is none.
+/// Parses the fields of an `application/x-www-form-urlencoded` body; `nil` if it is invalid.
 func formFields(_ body: [UInt8]) -> [String: String]? {
     var fields: [String: String] = [:]
     for pair in body.split(separator: UInt8(ascii: "&")) {

@@ -7,11 +7,11 @@ import Observability
 import PushCore
 import ServiceKit
 
-/// Stands in for APNs, FCM, WNS and MPNS, as strict as they are, with scripted faults.
+/// A simulator of APNs, FCM, WNS and MPNS, as strict as they are, with scripted faults.
 ///
-/// Flow: listener → `Destination` → that provider's checker → the first `Rule` that matches →
-/// `ReceivedLog` → answer. State is in memory, in `SimulatorCore`; credentials are files. Shutdown
-/// answers what was received; nothing else is promised.
+/// Flow: listener → `Destination` → that provider's checker → the first `Rule` that matches → `ReceivedLog` →
+/// answer. State is in memory, in `SimulatorCore`; credentials are files. Shutdown answers the received
+/// requests; it promises nothing else.
 @main
 struct Simulator {
     static func main() async {
@@ -25,8 +25,8 @@ struct Simulator {
     }
 }
 
-/// The control stands first, so that it answers to the end. Credentials are on disk and every port
-/// is bound before any part runs: ready means usable.
+/// Creates the parts. The control comes first, so that it answers to the end. Credentials are on disk and
+/// every port is bound before any part runs: ready means usable.
 func makeParts(
     _ configuration: SimulatorConfiguration,
     in runtime: ServiceRuntime
@@ -102,7 +102,7 @@ private func providerServer(
     _ configuration: SimulatorConfiguration,
     _ runtime: ServiceRuntime,
     _ core: SimulatorCore,
-    _ entrance: Entrance,
+    _ entrance: ListenerKind,
     port: Int,
     _ certificate: HTTPServerConfiguration.Certificate,
     _ protocols: [HTTPServerConfiguration.ApplicationProtocol]
@@ -117,10 +117,10 @@ private func providerServer(
             requestsClientCertificate: true
         )
     )
-    // Providers keep connections for hours; senders must not come to rely on less.
+    // Providers leave connections open for hours; senders must not rely on less.
     server.idleTimeout = .seconds(3600)
     server.http2.maxConcurrentStreams = 1
-    // The sandbox's port is logged under a message of its own.
+    // The sandbox's port is logged in its own message.
     let log = entrance == .sandbox ? Log.disabled : runtime.log
     return try runtime.makeServer(
         server,

@@ -3,10 +3,10 @@ import Kafka
 import ServiceKit
 import Settings
 
-/// What the simulator is told by its environment.
+/// The simulator's configuration from its environment.
 struct SimulatorConfiguration: Sendable {
     var host: String
-    /// Where it is controlled; MPNS' unauthenticated channels are there too.
+    /// The port of the control and of MPNS' unauthenticated channels.
     var controlPort: Int
     var providerPort: Int
     var sandboxPort: Int
@@ -61,24 +61,24 @@ struct SimulatorConfiguration: Sendable {
             "SIMULATOR_HOST",
             takes: "an address or a name",
             default: "127.0.0.1",
-            "the name by which the simulator is reached: token_uri says it, and its certificate"
+            "host name of the simulator, for token_uri and its certificate"
         )
         static let credentialsFolder = Setting<String>(
             "SIMULATOR_CREDENTIALS_DIR",
             takes: "a folder's path",
             default: "./carillon-simulator",
-            "where credentials are written, or taken up from an earlier start"
+            "folder of the credentials; those of an earlier start are used again"
         )
         static let authorityFile = Setting<String>(
             "SIMULATOR_CA_FILE",
             takes: "a file's path",
             shown: "ca.pem in the folder",
-            "where the certificate that PROVIDER_CA_FILE names is written"
+            "file for the CA certificate that PROVIDER_CA_FILE names"
         )
         static let hostsKafka = Setting<Bool>(
             "SIMULATOR_KAFKA",
             default: false,
-            "whether it hosts librdkafka's mock cluster, which forgets all when it stops"
+            "whether it hosts librdkafka's mock cluster, which loses everything when it stops"
         )
         static let kafkaPartitions = KafkaConfiguration.Variable.partitions(atMost: 1000)
 
@@ -89,7 +89,7 @@ struct SimulatorConfiguration: Sendable {
         ]
     }
 
-    /// Names and addresses of the server certificate.
+    /// The names and addresses of the server certificate.
     var certificateHosts: [String] {
         let usual = ["localhost", "127.0.0.1", "::1", "simulator", "carillon-simulator"]
         let own = [publicHost, host].filter { $0 != "0.0.0.0" && $0 != "::" }

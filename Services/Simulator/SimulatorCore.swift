@@ -4,8 +4,8 @@ import JSON
 import Observability
 import PushCore
 
-/// Which of the simulator's ports a request came in by.
-enum Entrance: Sendable {
+/// The simulator's port that received a request.
+enum ListenerKind: Sendable {
     /// TLS: every provider.
     case providers
     /// TLS: APNs' sandbox, and nothing else.
@@ -16,8 +16,8 @@ enum Entrance: Sendable {
     var environment: String { self == .sandbox ? "sandbox" : "production" }
 }
 
-/// The state of the simulated providers, and the one place where a request is judged, scripted,
-/// recorded and answered. Lives on one loop.
+/// The state of the simulated providers, and the one place where a request is checked, scripted, recorded and
+/// answered. Confined to one loop.
 actor SimulatorCore {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -25,23 +25,23 @@ actor SimulatorCore {
     }
 
     struct Settings: Sendable {
-        /// For connections that may have more than one stream.
+        /// The limit for connections that may have more than one stream.
         var maxConcurrentStreams = 1000
-        /// After so many requests a connection gets GOAWAY; nil: never.
+        /// The number of requests after which a connection gets GOAWAY; `nil`: never.
         var goawayAfter: Int?
-        /// Of FCM's and WNS' access tokens, in seconds.
+        /// The lifetime of FCM's and WNS' access tokens, in seconds.
         var accessTokenLifetime: Int64 = 3599
     }
 
     private struct ConnectionState {
         var apns = APNsConnection()
         var requestCount = 0
-        /// Whether more than one stream is allowed already.
+        /// Whether more than one stream is already allowed.
         var isRaised = false
-        var entrance: Entrance
+        var entrance: ListenerKind
     }
 
-    /// Connections that are remembered: those of long ago are forgotten, and begin anew.
+    /// The limit of known connections: the oldest are dropped, and then count as new.
     private static let maximumConnections = 20_000
 
     private let log: Log
@@ -50,7 +50,7 @@ actor SimulatorCore {
     private var fcm = FCMChecker()
     private var wns = WNSChecker()
     private var mpns = MPNSChecker()
-    private var rules = RuleBook()
+    private var rules = RuleSet()
     private var received = ReceivedLog()
     private var settings = Settings()
     private var connections: [Int: ConnectionState] = [:]
@@ -63,7 +63,7 @@ actor SimulatorCore {
         self.metrics = metrics
     }
 
-    /// Takes what is known once the listeners are bound.
+    /// Sets the values that are known only once the listeners are bound.
     func attach(servers: [HTTPServer], tokenURI: String) {
         self.servers = servers
         self.tokenURI = tokenURI
@@ -77,7 +77,8 @@ actor SimulatorCore {
 
     // MARK: Providers
 
-    func serve(_ request: HTTPServerRequest, by entrance: Entrance) async -> HTTPServerResponse {
+    func serve(_ request: HTTPServerRequest, by entrance: ListenerKind) async -> HTTPServerResponse
+    {
         let destination = Destination(request, by: entrance)
         if case .none = destination { return .problem(HTTPProblem(status: 404)) }
         guard let endpoint = destination.tokenEndpoint else {
@@ -91,7 +92,7 @@ actor SimulatorCore {
             isPush: false,
             roll: Self.roll
         ) {
-            return await scripted(rule, Judgement(), request, destination, entrance, now)
+            return await scripted(rule, CheckResult(), request, destination, entrance, now)
         }
         let response = grant(endpoint, request, now.seconds)
         count(destination.provider.rawValue + "Token", "\(response.status)")
@@ -124,12 +125,12 @@ actor SimulatorCore {
     private func push(
         _ request: HTTPServerRequest,
         to destination: Destination,
-        by entrance: Entrance
+        by entrance: ListenerKind
     ) async -> HTTPServerResponse {
         let now = Instant.now()
         var state = connections[request.connectionID] ?? ConnectionState(entrance: entrance)
         state.requestCount += 1
-        let judgement: Judgement
+        let judgement: CheckResult
         switch destination {
         case .apns:
             if request.protocolVersion == .http2 {
@@ -187,7 +188,8 @@ actor SimulatorCore {
 
     private static func roll() -> Double { Double.random(in: 0..<100) }
 
-    /// One stream until the first valid provider token; other providers know no such thing.
+    /// Raises the limit of streams. APNs allows one until the first valid provider token; other providers
+    /// have no such limit.
     private func raiseStreams(
         _ state: inout ConnectionState,
         _ request: HTTPServerRequest,
@@ -216,10 +218,10 @@ actor SimulatorCore {
     // MARK: Answers
 
     private func answer(
-        _ judgement: Judgement,
+        _ judgement: CheckResult,
         _ request: HTTPServerRequest,
         _ destination: Destination,
-        _ entrance: Entrance,
+        _ entrance: ListenerKind,
         _ now: Instant,
         timestamp: Int64? = nil
     ) -> HTTPServerResponse {
@@ -263,10 +265,10 @@ actor SimulatorCore {
     /// Answers as a rule says, after its delay.
     private func scripted(
         _ rule: Rule,
-        _ judgement: Judgement,
+        _ judgement: CheckResult,
         _ request: HTTPServerRequest,
         _ destination: Destination,
-        _ entrance: Entrance,
+        _ entrance: ListenerKind,
         _ now: Instant
     ) async -> HTTPServerResponse {
         var judgement = judgement
@@ -303,7 +305,7 @@ actor SimulatorCore {
             response.headers["content-type"] =
                 body.isEmpty ? nil : isJSON ? "application/json" : "text/html; charset=UTF-8"
         }
-        // WNS says the same twice; a script need not.
+        // WNS sends the same value in two headers; a script need not.
         if let state = rule.headers["x-wns-status"] {
             response.headers["x-wns-notificationstatus"] = state
         }
@@ -328,7 +330,7 @@ actor SimulatorCore {
         }
         let delay = Int.random(in: rule.delayMilliseconds)
         if delay > 0 {
-            // Only a connection that is gone cuts a delay short, and it gets no answer anyway.
+            // Only a closed connection ends a delay early, and it gets no answer anyway.
             try? await loop.sleep(for: .milliseconds(delay))
         }
         return response
@@ -338,9 +340,9 @@ actor SimulatorCore {
 
     private func record(
         _ request: HTTPServerRequest,
-        _ judgement: Judgement,
+        _ judgement: CheckResult,
         _ destination: Destination,
-        _ entrance: Entrance,
+        _ entrance: ListenerKind,
         _ now: Instant,
         _ response: HTTPServerResponse?,
         reason: String?
@@ -395,7 +397,7 @@ actor SimulatorCore {
         ]
     }
 
-    /// Changes the settings that are given; `null` gives back the default.
+    /// Changes the given settings; `null` restores the default.
     func change(_ value: JSONValue) throws(ControlError) {
         guard let object = value.object else { throw ControlError("settings", "are not an object") }
         var changed = settings

@@ -1,13 +1,13 @@
-/// Takes gzip and zstd bodies apart, with a bound on what comes out.
+/// Decompresses gzip and zstd bodies, with a limit on the output.
 ///
-/// Authority: the two formats. A body is given whole and comes back whole: what is larger than its
-/// bound is refused as soon as that is known, after at most one buffer beyond it, so neither memory
-/// nor time grows with what a few bytes claim to be. Nothing here keeps state between bodies.
+/// Authority: the two formats. A body is passed whole and returned whole: one that exceeds its
+/// limit is refused as soon as that is known, after at most one buffer beyond it, so neither memory
+/// nor time grows with the size that a few bytes claim. No state is retained between bodies.
 package enum Compression: String, Sendable, CaseIterable {
     case gzip
     case zstd
 
-    /// The name in `Content-Encoding`, without case; `x-gzip` is gzip's old one.
+    /// Parses a name in `Content-Encoding`, without case; `x-gzip` is gzip's old one.
     package init?(contentCoding name: String) {
         switch name.lowercased() {
         case "gzip", "x-gzip": self = .gzip
@@ -16,9 +16,9 @@ package enum Compression: String, Sendable, CaseIterable {
         }
     }
 
-    /// Gives back what was compressed: one gzip member or zstd frame, or several one after another.
+    /// Decompresses one gzip member or zstd frame, or several one after another.
     ///
-    /// - Throws: `CompressionError.tooLarge` beyond `maximumBytes`, `.broken` when the bytes are not
+    /// - Throws: `CompressionError.tooLarge` beyond `maximumBytes`, `.broken` if the bytes are not
     ///   of this format, end too early, or have something else after them.
     package func decompress(
         _ bytes: [UInt8],
@@ -39,7 +39,7 @@ package enum Compression: String, Sendable, CaseIterable {
 }
 
 package enum CompressionError: Error, Equatable, CustomStringConvertible {
-    /// More comes out than may.
+    /// The output exceeds the limit.
     case tooLarge
     case broken
     /// The library has no memory for its work.
@@ -47,12 +47,12 @@ package enum CompressionError: Error, Equatable, CustomStringConvertible {
 
     package var description: String {
         switch self {
-        case .tooLarge: "more comes out of the compressed bytes than may"
+        case .tooLarge: "the decompressed body exceeds the limit"
         case .broken: "the compressed bytes are broken"
-        case .unavailable: "there is no memory for the work"
+        case .unavailable: "out of memory"
         }
     }
 }
 
-/// How much comes out at a time.
+/// The output bytes of one step.
 let partBytes = 64 * 1024

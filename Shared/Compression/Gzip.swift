@@ -3,7 +3,7 @@ internal import CZlib
 /// Sole owner of one `z_stream` that inflates.
 @safe
 struct GzipInflater: ~Copyable {
-    /// zlib keeps a pointer to it, so it has an address of its own.
+    /// zlib stores a pointer to it, so it has an address of its own.
     private let stream: UnsafeMutablePointer<z_stream>
 
     init() throws(CompressionError) {
@@ -25,7 +25,7 @@ struct GzipInflater: ~Copyable {
         var output: [UInt8] = []
         var failure: CompressionError?
         unsafe bytes.withUnsafeBufferPointer { input in
-            // zlib only reads through it, though its type says otherwise.
+            // zlib only reads through it, though its type is mutable.
             unsafe stream.pointee.next_in = UnsafeMutablePointer(mutating: input.baseAddress)
             unsafe stream.pointee.avail_in = inputCount
             failure = inflateAll(into: &output, maximumBytes: maximumBytes)
@@ -40,7 +40,7 @@ struct GzipInflater: ~Copyable {
     ) -> CompressionError? {
         while true {
             var status = Z_OK
-            // One byte beyond the bound tells what is too large from what just fits.
+            // One byte beyond the limit distinguishes too large a body from one that just fits.
             let room = min(partBytes, maximumBytes - output.count + 1)
             let part = unsafe [UInt8](unsafeUninitializedCapacity: room) { buffer, count in
                 unsafe stream.pointee.next_out = buffer.baseAddress

@@ -5,7 +5,7 @@ internal import CZstd
 struct ZstdInflater: ~Copyable {
     private let context: OpaquePointer
 
-    /// 8 MiB: RFC 8878 section 3.1.1.1.2 asks no decoder for more, and none of ours gives more.
+    /// 8 MiB: RFC 8878 section 3.1.1.1.2 requires no decoder to support more, and ours does not.
     private static let windowLog: Int32 = 23
 
     init() throws(CompressionError) {
@@ -33,7 +33,7 @@ struct ZstdInflater: ~Copyable {
         maximumBytes: Int
     ) -> CompressionError? {
         while true {
-            // One byte beyond the bound tells what is too large from what just fits.
+            // One byte beyond the limit distinguishes too large a body from one that just fits.
             let room = min(partBytes, maximumBytes - output.count + 1)
             let start = unsafe input.pos
             var status = 0
@@ -47,7 +47,7 @@ struct ZstdInflater: ~Copyable {
             guard ZSTD_isError(status) == 0 else { return .broken }
             if unsafe input.pos == input.size {
                 if status == 0 { return nil }
-                // Inside a frame, and the decoder has nothing more to give.
+                // Inside a frame, and the decoder has no more output.
                 if part.count < room { return .broken }
             } else if part.isEmpty, unsafe input.pos == start {
                 return .broken

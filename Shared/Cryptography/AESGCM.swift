@@ -1,6 +1,6 @@
 internal import COpenSSL
 
-/// AES-256-GCM with a nonce of 12 bytes and a tag of 16: what seals in the key ring and in HPKE.
+/// AES-256-GCM with a nonce of 12 bytes and a tag of 16: the cipher of the key ring and of HPKE.
 enum AESGCM {
     static let nonceByteCount = 12
     static let tagByteCount = 16
@@ -58,7 +58,7 @@ private struct CipherContext: ~Copyable {
 
     deinit { unsafe EVP_CIPHER_CTX_free(pointer) }
 
-    /// Starts AES-256-GCM and feeds what is authenticated only.
+    /// Starts AES-256-GCM and adds the data that is only authenticated.
     func start(
         key: [UInt8],
         nonce: [UInt8],
@@ -79,7 +79,7 @@ private struct CipherContext: ~Copyable {
         else { throw libraryFailure("EVP_CipherInit_ex") }
     }
 
-    /// Encrypts or decrypts; the last block is the caller's to finish.
+    /// Encrypts or decrypts; the caller finishes the last block.
     func update(_ input: [UInt8]) throws(CryptographyError) -> [UInt8] {
         guard !input.isEmpty else { return [] }
         var output = [UInt8](repeating: 0, count: input.count)
@@ -91,7 +91,7 @@ private struct CipherContext: ~Copyable {
         return output
     }
 
-    /// Whether the end is right: always when encrypting, only for a true tag when decrypting.
+    /// Whether the end is valid: always when encrypting, only with a valid tag when decrypting.
     func finish() -> Bool {
         var rest = [UInt8](repeating: 0, count: 16)
         var count: Int32 = 0

@@ -1,24 +1,24 @@
 internal import COpenSSL
 
-/// What an operator may see of a certificate.
+/// The parts of a certificate that an operator may see.
 package struct CertificateSummary: Sendable, Equatable {
-    /// The subject's distinguished name, as RFC 2253 writes it.
+    /// The subject's distinguished name, in RFC 2253 form.
     package let subject: String
     /// Seconds since 1970.
     package let notBefore: Int64
     /// Seconds since 1970.
     package let notAfter: Int64
-    /// The APNs topics that Apple wrote into it: its extension's, else the subject's `UID`.
+    /// The APNs topics in it: Apple's extension, else the subject's `UID`.
     package let topics: [String]
 }
 
-/// Whether a certificate and a private key can be used together.
+/// Checks whether a certificate and a private key belong together.
 ///
 /// - Parameters:
-///   - certificatePEM: The leaf first; what follows it is the chain.
-///   - privateKeyPEM: Unencrypted; it may stand in the same text.
-/// - Returns: What may be shown of it. Expiry is the caller's to judge.
-/// - Throws: `badPEM`, or `badCertificate` where the key is another's.
+///   - certificatePEM: The leaf first, then the chain.
+///   - privateKeyPEM: Unencrypted; it may be in the same string.
+/// - Returns: The parts that may be shown. The caller checks the expiry.
+/// - Throws: `badPEM`, or `badCertificate` if the key does not match.
 package func checkCertificatePair(
     certificatePEM: String,
     privateKeyPEM: String
@@ -42,7 +42,7 @@ final class Certificate: @unchecked Sendable {
 
     deinit { unsafe X509_free(pointer) }
 
-    /// Reads the first certificate of a PEM text.
+    /// Reads the first certificate of a PEM string.
     convenience init(pem: String) throws(CryptographyError) {
         let pointer = try unsafe withPEM(pem) { bio throws(CryptographyError) in
             guard let pointer = unsafe PEM_read_bio_X509(bio, nil, refusePassphrase, nil) else {
@@ -87,7 +87,7 @@ final class Certificate: @unchecked Sendable {
         return Int64(days) * 86_400 + Int64(seconds)
     }
 
-    /// The subject's `UID` attributes: the bundle id in a certificate of a single topic.
+    /// Returns the subject's `UID` attributes: the bundle id in a certificate of a single topic.
     private func userIDs() -> [String] {
         let name = unsafe X509_get_subject_name(pointer)
         var found: [String] = []
@@ -109,8 +109,8 @@ final class Certificate: @unchecked Sendable {
         return unsafe String(decoding: bytes, as: UTF8.self)
     }
 
-    /// The topics of Apple's extension 1.2.840.113635.100.6.3.6: a sequence in which each topic, a
-    /// UTF8String, is followed by the sequence of its push types.
+    /// Returns the topics of Apple's extension 1.2.840.113635.100.6.3.6: a sequence in which each
+    /// topic, a UTF8String, is followed by the sequence of its push types.
     private func extensionTopics() -> [String] {
         guard let object = unsafe OBJ_txt2obj("1.2.840.113635.100.6.3.6", 1) else {
             ERR_clear_error()
@@ -140,7 +140,7 @@ final class Certificate: @unchecked Sendable {
     }
 }
 
-/// Reads DER elements one after the other; ends at the first that is not whole.
+/// Reads DER elements one after the other; ends at the first incomplete one.
 private struct DERReader {
     private var rest: ArraySlice<UInt8>
 

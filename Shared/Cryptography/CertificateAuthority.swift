@@ -24,9 +24,9 @@ package struct CertificateAuthority: Sendable {
         certificatePEM = try certificate.pem()
     }
 
-    /// Takes up one that was made before.
+    /// Loads an existing authority.
     ///
-    /// - Throws: `badPEM`, or `badCertificate` where the two are no pair.
+    /// - Throws: `badPEM`, or `badCertificate` if the two do not match.
     package init(certificatePEM: String, privateKeyPEM: String) throws(CryptographyError) {
         _ = try checkCertificatePair(certificatePEM: certificatePEM, privateKeyPEM: privateKeyPEM)
         try self.init(Certificate(pem: certificatePEM), SigningKey(pem: privateKeyPEM))
@@ -38,10 +38,10 @@ package struct CertificateAuthority: Sendable {
     ///
     /// - Parameters:
     ///   - hosts: Names and addresses of its `subjectAltName`; the first is its common name.
-    ///   - client: For a client's side of TLS instead of a server's.
+    ///   - client: Whether it is for a client's side of TLS instead of a server's.
     ///   - userID: The subject's `UID`, where Apple puts a certificate's topic.
     /// - Returns: Both in PEM, the key as PKCS#8.
-    /// - Throws: `badCertificate` for a host that is none.
+    /// - Throws: `badCertificate` for an invalid host.
     package func issue(
         hosts: [String] = ["localhost", "127.0.0.1", "::1"],
         client: Bool = false,
@@ -81,16 +81,16 @@ package struct CertificateAuthority: Sendable {
     }
 }
 
-/// One X.509 certificate in the making.
+/// An unfinished X.509 certificate.
 private struct CertificateTemplate {
     private let certificate: Certificate
     private let issuer: Certificate
 
     /// - Parameters:
-    ///   - days: How long it will be valid, beginning an hour ago.
+    ///   - days: The days of its validity, which began an hour ago.
     ///   - key: The certificate's own.
-    ///   - issuer: `nil` for one that signs itself.
-    /// - Throws: `library`, where OpenSSL itself fails.
+    ///   - issuer: `nil` for a self-signed one.
+    /// - Throws: `library`, if OpenSSL itself fails.
     init(days: Int, key: SigningKey, issuer: Certificate?) throws(CryptographyError) {
         guard let pointer = unsafe X509_new() else { throw libraryFailure("X509_new") }
         certificate = unsafe Certificate(adopting: pointer)

@@ -1,27 +1,27 @@
 internal import COpenSSL
 
-/// The only room that sees keys: digests, the key ring that seals what is secret at rest, JSON Web
+/// The only module that handles keys: digests, the key ring that seals secrets at rest, JSON Web
 /// Tokens (ES256, RS256), and certificates.
 ///
-/// Authority: OpenSSL 3 does the arithmetic; this room decides what is accepted. Values without
+/// Authority: OpenSSL 3 does the arithmetic; this module decides what is accepted. Values without
 /// states; keys are freed, and wiped by OpenSSL, when the last value that holds them dies. No error
-/// and no description holds key material, plaintext or a token.
+/// and no description contains key material, plaintext or a token.
 package enum CryptographyError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// A key ring's text cannot be used; says which entry, and why.
+    /// A key ring's string is invalid; names the entry and the reason.
     case badKeyRing(String)
-    /// A sealed value names a key that the ring does not hold.
+    /// A sealed value names a key that is not in the ring.
     case unknownKey(String)
-    /// A sealed value is not what was sealed: cut, altered, or sealed for another context.
+    /// A sealed value is not authentic: cut, altered, or sealed for another context.
     case notAuthentic
-    /// A PEM text cannot be used; says what was expected.
+    /// A PEM string is invalid; says what was expected.
     case badPEM(String)
-    /// A key that reads well but is of the wrong kind; says what it must be.
+    /// A valid key of the wrong kind; says what it must be.
     case unsupportedKey(String)
-    /// A token's form, algorithm or signature is wrong; says which.
+    /// A token's form, algorithm or signature is invalid; says which.
     case badToken(String)
-    /// A certificate and a private key do not belong together, or one cannot be used.
+    /// A certificate and a private key do not match, or one is invalid.
     case badCertificate(String)
-    /// Base64 or hexadecimal text that is not strictly that.
+    /// Invalid Base64 or hexadecimal text.
     case badEncoding(String)
     /// OpenSSL refused for a reason of its own: out of memory, or a provider is missing.
     case library(String)
@@ -41,7 +41,7 @@ package enum CryptographyError: Error, Equatable, Sendable, CustomStringConverti
     }
 }
 
-/// `count` bytes that nobody can guess.
+/// Returns `count` unpredictable bytes.
 package func randomBytes(_ count: Int) -> [UInt8] {
     var bytes = [UInt8](repeating: 0, count: count)
     if unsafe RAND_bytes(&bytes, Int32(count)) == 1 { return bytes }
@@ -52,7 +52,7 @@ package func randomBytes(_ count: Int) -> [UInt8] {
     return bytes
 }
 
-/// Whether both are the same, in a time that tells nothing but whether their lengths are.
+/// Whether both are equal, in a time that reveals only whether their lengths are.
 package func constantTimeEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
     guard left.count == right.count else { return false }
     var difference: UInt8 = 0
@@ -60,13 +60,13 @@ package func constantTimeEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
     return difference == 0
 }
 
-/// Whether both texts are the same byte by byte, in a time that tells nothing but their lengths.
+/// Whether both strings are equal byte by byte, in a time that reveals only their lengths.
 package func constantTimeEqual(_ left: String, _ right: String) -> Bool {
     constantTimeEqual(Array(left.utf8), Array(right.utf8))
 }
 
-/// The error for a call that failed for OpenSSL's own reasons; empties its queue of errors, so that
-/// the next caller does not read ours.
+/// Returns the error of a call that failed for OpenSSL's own reasons; empties its error queue, so
+/// that the next caller does not read this error.
 func libraryFailure(_ call: String) -> CryptographyError {
     ERR_clear_error()
     return .library(call)

@@ -4,13 +4,13 @@ package func sha256(_ message: [UInt8]) -> [UInt8] { Digest.sha256.hash(message)
 
 package func sha1(_ message: [UInt8]) -> [UInt8] { Digest.sha1.hash(message) }
 
-/// For protocols that fix it (LeanCloud's `X-LC-Sign`), never for new ones.
+/// Hashes with MD5, only for protocols that require it (LeanCloud's `X-LC-Sign`).
 package func md5(_ message: [UInt8]) -> [UInt8] { Digest.md5.hash(message) }
 
 package func hmacSHA256(key: [UInt8], _ message: [UInt8]) -> [UInt8] {
     var result = [UInt8](repeating: 0, count: 32)
     var count: UInt32 = 0
-    // An empty key is legal, but an empty array may have no address to give.
+    // An empty key is legal, but an empty array may have no address.
     let padded = key.isEmpty ? [0] : key
     let answer = unsafe HMAC(
         EVP_sha256(),
@@ -25,8 +25,8 @@ package func hmacSHA256(key: [UInt8], _ message: [UInt8]) -> [UInt8] {
     return result
 }
 
-/// SHA-256 of many short messages, one after the other: it keeps what OpenSSL would allocate for each.
-/// Confined to its owner.
+/// SHA-256 of many short messages, one after the other: it reuses the memory that OpenSSL would
+/// allocate for each. Confined to its owner.
 @safe
 package final class SHA256Hasher: @unchecked Sendable {
     private let context: OpaquePointer
@@ -38,13 +38,13 @@ package final class SHA256Hasher: @unchecked Sendable {
 
     deinit { unsafe EVP_MD_CTX_free(context) }
 
-    /// `digest` becomes the message's 32 bytes.
+    /// Writes the message's 32 bytes into `digest`.
     package func hash(_ message: [UInt8], into digest: inout [UInt8]) {
         unsafe Digest.sha256.hash(message, in: context, into: &digest)
     }
 }
 
-/// One digest algorithm, fetched once: OpenSSL 3 looks it up anew for each use otherwise.
+/// One digest algorithm, fetched once: OpenSSL 3 otherwise looks it up for each use.
 @safe
 private struct Digest: @unchecked Sendable {
     static let sha256 = Digest("SHA256", bytes: 32)
@@ -54,7 +54,7 @@ private struct Digest: @unchecked Sendable {
     private let algorithm: OpaquePointer
     private let byteCount: Int
 
-    /// Takes a name that every OpenSSL's default provider has.
+    /// Fetches a name that every OpenSSL's default provider has.
     private init(_ name: String, bytes: Int) {
         guard let algorithm = unsafe EVP_MD_fetch(nil, name, nil) else {
             fatalError("libcrypto has no \(name)")

@@ -2,17 +2,17 @@
 ///
 /// - SeeAlso: RFC 4648 sections 4 and 5.
 package enum Base64 {
-    /// The standard alphabet, padded.
+    /// Encodes in the standard alphabet, padded.
     package static func encode(_ bytes: [UInt8]) -> String {
         encode(bytes, alphabet: standard, isPadded: true)
     }
 
-    /// The URL-safe alphabet, without padding, as JOSE has it.
+    /// Encodes in the URL-safe alphabet, without padding, as JOSE requires.
     package static func encodeURL(_ bytes: [UInt8]) -> String {
         encode(bytes, alphabet: urlSafe, isPadded: false)
     }
 
-    /// The bytes of the standard alphabet's padded text.
+    /// Decodes the standard alphabet, padded.
     package static func decode(_ text: String) throws(CryptographyError) -> [UInt8] {
         let characters = Array(text.utf8)
         guard characters.count % 4 == 0 else { throw .badEncoding("base64 is cut or not padded") }
@@ -20,7 +20,7 @@ package enum Base64 {
         return try decode(characters.dropLast(padding), standardValues)
     }
 
-    /// The bytes of the URL-safe alphabet's text, which has no padding.
+    /// Decodes the URL-safe alphabet, without padding.
     package static func decodeURL(_ text: String) throws(CryptographyError) -> [UInt8] {
         try decode(Array(text.utf8)[...], urlSafeValues)
     }

@@ -1,18 +1,18 @@
 internal import COpenSSL
 
 /// Hybrid public key encryption of one message: base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256,
-/// AES-256-GCM. Whoever seals keeps nothing by which he could open it again.
+/// AES-256-GCM. The sender stores nothing that could open it again.
 ///
-/// Values without states. OpenSSL 3.0 has no HPKE of its own, so its parts are put together here as
-/// the RFC has them, and checked against its vectors.
+/// Values without states. OpenSSL 3.0 has no HPKE of its own, so it is composed here as in the RFC,
+/// and checked against its vectors.
 ///
 /// - SeeAlso: RFC 9180, sections 4.1, 5.1 and 6.1.
 package enum HPKE {
     package static let publicKeyBytes = 32
     private static let tagBytes = AESGCM.tagByteCount
 
-    /// Whether something can be sealed to it: 32 bytes, and no point of low order. With such a one,
-    /// as zeros are, the shared secret would be zeros, which everybody knows.
+    /// Whether a key is usable for sealing: 32 bytes, and not a point of low order. With such a
+    /// point, as all zeros, the shared secret would be zeros, which is public.
     package static func isUsable(publicKey: [UInt8]) -> Bool {
         guard publicKey.count == publicKeyBytes, let key = try? X25519Key.generate() else {
             return false
@@ -20,7 +20,7 @@ package enum HPKE {
         return (try? key.secretShared(with: publicKey)) != nil
     }
 
-    /// A key pair: for tests and examples, as devices make their own.
+    /// Generates a key pair, for tests and examples, as devices make their own.
     package static func generateKeys() throws(CryptographyError) -> (
         privateKey: [UInt8], publicKey: [UInt8]
     ) {
@@ -32,11 +32,11 @@ package enum HPKE {
     ///
     /// - Parameters:
     ///   - plaintext: At most 2³⁰ bytes.
-    ///   - publicKey: Whose.
-    ///   - info: What the message is of; whoever opens it says the same.
-    ///   - aad: What it belongs to; the same.
+    ///   - publicKey: The recipient's key.
+    ///   - info: The purpose of the message; the recipient passes the same.
+    ///   - aad: The context of the message; the recipient passes the same.
     /// - Returns: The encapsulated key (32 bytes), the ciphertext, the tag (16 bytes).
-    /// - Throws: `unsupportedKey` for a key that is not usable, `library`.
+    /// - Throws: `unsupportedKey` for an unusable key, `library`.
     package static func seal(
         _ plaintext: [UInt8],
         to publicKey: [UInt8],
@@ -52,8 +52,8 @@ package enum HPKE {
         )
     }
 
-    /// The same with an ephemeral key that is given, as the RFC's vectors give one; a key that seals
-    /// twice gives both away.
+    /// Seals with a given ephemeral key, as in the RFC's vectors; a key that seals twice reveals
+    /// both messages.
     static func seal(
         _ plaintext: [UInt8],
         to publicKey: [UInt8],
@@ -77,9 +77,9 @@ package enum HPKE {
         return encapsulated + ciphertext + tag
     }
 
-    /// Opens what `seal` made. Carillon never does: it has no device's private key.
+    /// Opens a message of `seal`. Carillon never does: it has no device's private key.
     ///
-    /// - Throws: `notAuthentic` for everything that was not sealed so.
+    /// - Throws: `notAuthentic` for everything else.
     package static func open(
         _ sealed: [UInt8],
         with privateKey: [UInt8],
@@ -105,16 +105,16 @@ package enum HPKE {
         )
     }
 
-    // MARK: The schedule
+    // MARK: The key schedule
 
     /// `KEM`, DHKEM(X25519, HKDF-SHA256).
     private static let kemSuite = Array("KEM".utf8) + [0x00, 0x20]
-    /// `HPKE`, that, HKDF-SHA256, AES-256-GCM.
+    /// `HPKE`, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM.
     private static let suite = Array("HPKE".utf8) + [0x00, 0x20, 0x00, 0x01, 0x00, 0x02]
     private static let version = Array("HPKE-v1".utf8)
     private static let baseMode: UInt8 = 0
 
-    /// Section 4.1: what both sides make of what Diffie and Hellman gave them.
+    /// Derives the shared secret from the Diffie-Hellman result (section 4.1).
     static func sharedSecret(
         _ shared: [UInt8],
         encapsulated: [UInt8],
@@ -124,7 +124,7 @@ package enum HPKE {
         return expand(key, "shared_secret", encapsulated + recipient, 32, kemSuite)
     }
 
-    /// Section 5.1, without a key that both have had before.
+    /// Derives key and nonce (section 5.1), without a pre-shared key.
     private static func schedule(
         _ secret: [UInt8],
         info: [UInt8]
@@ -148,7 +148,7 @@ package enum HPKE {
         hmacSHA256(key: salt, version + suite + Array(label.utf8) + material)
     }
 
-    /// At most the 32 bytes of one round of HKDF's, which is all that is ever asked for here.
+    /// Expands to at most the 32 bytes of one HKDF round, which is enough here.
     private static func expand(
         _ key: [UInt8],
         _ label: String,
@@ -179,7 +179,7 @@ struct X25519Key {
         try X25519Key(privateBytes: randomBytes(HPKE.publicKeyBytes))
     }
 
-    /// Takes any 32 bytes, as every text of them is a key.
+    /// Makes a key from any 32 bytes, as all of them are valid.
     init(privateBytes: [UInt8]) throws(CryptographyError) {
         guard privateBytes.count == HPKE.publicKeyBytes else {
             throw .unsupportedKey("an X25519 key has 32 bytes")
@@ -213,7 +213,7 @@ struct X25519Key {
         return bytes
     }
 
-    /// - Throws: `unsupportedKey` where the peer's is no key of use.
+    /// - Throws: `unsupportedKey` if the peer's key is unusable.
     func secretShared(with publicKey: [UInt8]) throws(CryptographyError) -> [UInt8] {
         guard publicKey.count == HPKE.publicKeyBytes,
             let raw = unsafe EVP_PKEY_new_raw_public_key(

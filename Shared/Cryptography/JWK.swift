@@ -1,29 +1,29 @@
 internal import COpenSSL
 package import JSON
 
-/// The public keys of an issuer: those that sign by ES256 or RS256. Other keys that stand in the set
-/// are passed over, each with its reason.
+/// The public keys of an issuer: those for ES256 or RS256. Other keys in the set are skipped, each
+/// with its reason.
 ///
 /// - SeeAlso: RFC 7517, RFC 7518 section 6.
 package struct JWKSet: Sendable {
     package struct Key: Sendable {
         package let kid: String?
         package let key: VerifyingKey
-        /// What is kept of it: what makes the key, and its name.
+        /// The stored members: the key material, and its name.
         fileprivate let members: JSONObject
     }
 
     package static let maximumKeys = 100
     private static let maximumNameBytes = 512
-    /// A token without a `kid` is tried with so many keys.
+    /// The most keys that a token without a `kid` is tried with.
     package static let maximumCandidates = 8
 
     package let keys: [Key]
     /// Why other members of the set are not among the keys.
     package let passedOver: [String]
 
-    /// - Throws: `unsupportedKey` where it is no set, or holds too many keys. A set without a key of
-    ///   use is one.
+    /// - Throws: `unsupportedKey` if it is not a set, or has too many keys. A set without a usable
+    ///   key is valid.
     package init(_ json: JSONValue) throws(CryptographyError) {
         guard let members = json["keys"]?.array else {
             throw .unsupportedKey("a JWK set is an object with an array \"keys\"")
@@ -44,10 +44,10 @@ package struct JWKSet: Sendable {
         self.passedOver = passedOver
     }
 
-    /// The set with the keys of use alone, and of each only what makes it.
+    /// The set with only the usable keys, and only their key material.
     package var json: JSONValue { ["keys": .array(keys.map { .object($0.members) })] }
 
-    /// The keys that may have signed a token, by what its header says.
+    /// Returns the keys that may have signed a token, by its header.
     package func candidates(kid: String?, algorithm: JWTAlgorithm) -> [VerifyingKey] {
         let fitting = keys.lazy.filter { candidate in
             guard candidate.key.algorithm == algorithm else { return false }
@@ -66,7 +66,7 @@ package struct JWKSet: Sendable {
     }
 
     private static func key(_ json: JSONValue) throws(PassedOver) -> Key {
-        guard let members = json.object else { throw PassedOver("it is no object") }
+        guard let members = json.object else { throw PassedOver("it is not an object") }
         if let use = members["use"], use != "sig" {
             throw PassedOver("its use is not for signatures")
         }
@@ -75,11 +75,11 @@ package struct JWKSet: Sendable {
         {
             throw PassedOver("its key_ops do not verify")
         }
-        // Whoever shows a private key has lost it.
+        // A published private key is compromised.
         guard members["d"] == nil else { throw PassedOver("it is a private key") }
         let name = members["kid"]
         guard name == nil || (name?.string?.utf8.count).map({ $0 <= maximumNameBytes }) == true
-        else { throw PassedOver("its kid is no text, or too long") }
+        else { throw PassedOver("its kid is not a string, or too long") }
         let key: VerifyingKey
         let parts: [String]
         switch members["kty"]?.string {
@@ -116,7 +116,7 @@ package struct JWKSet: Sendable {
     private static func rsaKey(_ members: JSONObject) throws(PassedOver) -> VerifyingKey {
         let modulus = try bytes(members["n"]).drop { $0 == 0 }
         let exponent = try bytes(members["e"]).drop { $0 == 0 }
-        // Longer ones would cost the loop milliseconds each; nobody uses them.
+        // Longer ones would cost the loop milliseconds each, and are not used in practice.
         guard modulus.count <= 1024, let last = modulus.last, last & 1 == 1 else {
             throw PassedOver("its modulus is no RSA modulus of at most 8192 bits")
         }
@@ -161,7 +161,7 @@ extension KeyHandle {
     }
 }
 
-/// As much DER as a SubjectPublicKeyInfo takes.
+/// The part of DER that a SubjectPublicKeyInfo needs.
 private enum DER {
     static let ecPublicKey: [UInt8] = [6, 7, 0x2A, 0x86, 0x48, 0xCE, 0x3D, 2, 1]
     static let prime256v1: [UInt8] = [6, 8, 0x2A, 0x86, 0x48, 0xCE, 0x3D, 3, 1, 7]
@@ -172,13 +172,13 @@ private enum DER {
 
     static func bits(_ content: [UInt8]) -> [UInt8] { value(3, [0] + content) }
 
-    /// Of a number without sign and leading zeros.
+    /// Encodes a number without sign and leading zeros.
     static func integer(_ number: ArraySlice<UInt8>) -> [UInt8] {
         let isHigh = number.first.map { $0 & 0x80 != 0 } ?? true
         return value(2, (isHigh ? [0] : []) + number)
     }
 
-    /// At most 65535 bytes.
+    /// Encodes a value of at most 65535 bytes.
     private static func value(_ tag: UInt8, _ content: [UInt8]) -> [UInt8] {
         let count = content.count
         let length: [UInt8] =

@@ -4,10 +4,10 @@ package import JSON
 ///
 /// - SeeAlso: RFC 7515, RFC 7519.
 package enum JWT {
-    /// A longer token is refused unread.
+    /// The limit beyond which a token is refused unread.
     package static let maximumByteCount = 16 << 10
 
-    /// Signs; the header's `alg` is the key's, whatever the caller wrote there.
+    /// Signs a token; the header's `alg` is the key's, whatever the caller set there.
     package static func sign(
         header: JSONObject,
         claims: JSONObject,
@@ -19,18 +19,18 @@ package enum JWT {
         return signed + "." + Base64.encodeURL(try key.sign(Array(signed.utf8)))
     }
 
-    /// Checks form and signature; what the claims say is the caller's to judge.
+    /// Verifies form and signature; the caller validates the claims.
     ///
     /// - Parameters:
     ///   - token: `header.claims.signature`.
-    ///   - key: The key for a header, by its `kid` as a rule; `nil` where none is known.
+    ///   - key: Returns the key for a header, usually by its `kid`; `nil` if it is unknown.
     /// - Returns: Header and claims, as they were signed.
-    /// - Throws: `badToken`, which says what is wrong and never shows the token.
+    /// - Throws: `badToken`, which gives the reason and never shows the token.
     package static func verify(
         _ token: String,
         with key: (JSONObject) throws -> VerifyingKey?
     ) throws -> (header: JSONObject, claims: JSONObject) {
-        let token = try UnprovedToken(token)
+        let token = try UnverifiedToken(token)
         guard let key = try key(token.header) else {
             throw CryptographyError.badToken("unknown key")
         }
@@ -42,17 +42,16 @@ package enum JWT {
     }
 }
 
-/// A token that was read and whose signature nobody has checked: what it says is what anybody might
-/// have written.
-package struct UnprovedToken: Sendable {
+/// A parsed token whose signature is not verified: anyone might have written it.
+package struct UnverifiedToken: Sendable {
     package let header: JSONObject
     package let claims: JSONObject
-    /// `nil`: one that nobody here signs by, such as `none` and HS256.
+    /// `nil`: an unsupported one, such as `none` and HS256.
     package let algorithm: JWTAlgorithm?
     private let signed: [UInt8]
     private let signature: [UInt8]
 
-    /// - Throws: `badToken`, which says what is wrong and never shows the token.
+    /// - Throws: `badToken`, which gives the reason and never shows the token.
     package init(_ token: String) throws(CryptographyError) {
         guard token.utf8.count <= JWT.maximumByteCount else {
             throw .badToken("longer than \(JWT.maximumByteCount) bytes")
@@ -69,7 +68,7 @@ package struct UnprovedToken: Sendable {
         }
     }
 
-    /// Whether the signature is this key's, and of its algorithm.
+    /// Whether the signature matches this key and its algorithm.
     package func isSigned(by key: VerifyingKey) -> Bool {
         algorithm == key.algorithm && key.isValid(signature, for: signed)
     }
@@ -82,7 +81,7 @@ package struct UnprovedToken: Sendable {
         guard let object = (try? JSONValue.parse(bytes))?.object else {
             throw .badToken("its \(name) is not a JSON object in base64url")
         }
-        // Of a member that is there twice others may read the other one.
+        // Of a duplicate member others may read the other value.
         guard try count(bytes) == object.count else {
             throw .badToken("its \(name) has a member twice")
         }

@@ -1,9 +1,9 @@
 /// The keys under which secrets are encrypted at rest: the first seals, all open.
 ///
 /// A sealed value is `1 ‖ length of the key's id ‖ id ‖ nonce (12) ‖ ciphertext ‖ tag (16)`,
-/// AES-256-GCM. What precedes the nonce, and the caller's context, are authenticated with it: a
-/// value that was moved to another row, column or app does not open.
-/// Nonces are random, so a key should seal fewer than 2³² values (NIST SP 800-38D, section 8.3).
+/// AES-256-GCM. The bytes before the nonce, and the caller's context, are authenticated with it: a
+/// value that was moved to another row, column or app does not open. Nonces are random, so a key
+/// should seal fewer than 2³² values (NIST SP 800-38D, section 8.3).
 package struct KeyRing: Sendable {
     private struct Key: Sendable {
         let id: String
@@ -14,7 +14,7 @@ package struct KeyRing: Sendable {
 
     private let keys: [Key]
 
-    /// Reads `id:base64(32 bytes),…`, the form of `CARILLON_MASTER_KEYS`.
+    /// Parses `id:base64(32 bytes),…`, the form of `CARILLON_MASTER_KEYS`.
     ///
     /// - Throws: `CryptographyError.badKeyRing`, which counts entries from 1 and shows no key.
     package init(_ text: String) throws(CryptographyError) {
@@ -39,13 +39,13 @@ package struct KeyRing: Sendable {
         self.keys = keys
     }
 
-    /// The key that seals.
+    /// The id of the key that seals.
     package var primaryKeyID: String { keys[0].id }
 
     /// The ids of all keys, the one that seals first.
     package var keyIDs: [String] { keys.map(\.id) }
 
-    /// What every value that the first key sealed begins with, and no other.
+    /// The prefix of all values sealed with the first key, and of no others.
     package var primaryHead: [UInt8] {
         [Self.version, UInt8(primaryKeyID.utf8.count)] + Array(primaryKeyID.utf8)
     }
@@ -54,9 +54,9 @@ package struct KeyRing: Sendable {
     ///
     /// - Parameters:
     ///   - plaintext: At most 2³⁰ bytes.
-    ///   - context: What the value is and whose, as `credential/shop/apns/com.example.shop`.
-    /// - Returns: The sealed value, as this type's comment lays it out.
-    /// - Throws: `library`, where OpenSSL itself fails.
+    ///   - context: The kind and owner of the value, as `credential/shop/apns/com.example.shop`.
+    /// - Returns: The sealed value, in the format of this type's comment.
+    /// - Throws: `library`, if OpenSSL itself fails.
     package func seal(_ plaintext: [UInt8], context: String) throws(CryptographyError) -> [UInt8] {
         let key = keys[0]
         let head = [Self.version, UInt8(key.id.utf8.count)] + Array(key.id.utf8)
@@ -70,9 +70,9 @@ package struct KeyRing: Sendable {
         return head + nonce + ciphertext + tag
     }
 
-    /// Decrypts what `seal` made, with whichever of the keys it names.
+    /// Decrypts a value of `seal`, with the key that it names.
     ///
-    /// - Throws: `unknownKey`, or `notAuthentic` for everything that was not sealed so.
+    /// - Throws: `unknownKey`, or `notAuthentic` for everything else.
     package func open(_ sealed: [UInt8], context: String) throws(CryptographyError) -> [UInt8] {
         guard let id = Self.keyID(of: sealed) else { throw .notAuthentic }
         guard let key = keys.first(where: { $0.id == id }) else { throw .unknownKey(id) }
@@ -89,14 +89,14 @@ package struct KeyRing: Sendable {
         )
     }
 
-    /// What tells whether two messages are the same, and nothing of them to whoever lacks the keys: from
-    /// a plain digest of a short one he would find it by trying.
+    /// Returns marks by which equal messages are found. Without the keys they reveal nothing, while
+    /// a plain digest of a short message could be found by trying.
     ///
     /// - Parameters:
     ///   - message: Of any length.
-    ///   - context: What the message is and whose; there its mark is another.
-    /// - Returns: Its marks under all keys, the one that seals first. Each is
-    ///   `1 ‖ length of the key's id ‖ id ‖ HMAC-SHA256 (32)`.
+    ///   - context: The kind and owner of the message; marks differ between contexts.
+    /// - Returns: Its marks under all keys, the sealing one first. Each is `1 ‖ length of the key's
+    ///   id ‖ id ‖ HMAC-SHA256 (32)`.
     package func marks(of message: [UInt8], context: String) -> [[UInt8]] {
         let marked = sha256(Array(context.utf8)) + message
         return keys.map { key in
@@ -107,7 +107,7 @@ package struct KeyRing: Sendable {
         }
     }
 
-    /// The id of the key that sealed or marked this; `nil` where it is nothing that was made here.
+    /// Returns the id of the key that sealed or marked this; `nil` if it is neither.
     package static func keyID(of sealed: [UInt8]) -> String? {
         guard sealed.count > 2, sealed[0] == version, 1...32 ~= sealed[1],
             sealed.count >= 2 + Int(sealed[1])

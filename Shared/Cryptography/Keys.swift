@@ -37,7 +37,7 @@ final class KeyHandle: @unchecked Sendable {
         }
     }
 
-    /// The one algorithm that this key signs by.
+    /// Returns the only algorithm of this key.
     ///
     /// - Throws: `unsupportedKey` for other curves and kinds, and for RSA below 2048 bits.
     func algorithm() throws(CryptographyError) -> JWTAlgorithm {
@@ -81,7 +81,7 @@ package struct SigningKey: Sendable {
     package let algorithm: JWTAlgorithm
     let handle: KeyHandle
 
-    /// Reads an unencrypted private key, as Apple's `.p8` and Google's `private_key` hold it.
+    /// Reads an unencrypted private key, as in Apple's `.p8` and Google's `private_key`.
     package init(pem: String) throws(CryptographyError) {
         try self.init(KeyHandle.privateKey(pem: pem))
     }
@@ -110,10 +110,10 @@ package struct SigningKey: Sendable {
 
     package func publicKeyPEM() throws(CryptographyError) -> String { try handle.publicKeyPEM() }
 
-    /// The key itself, as PKCS#8: for files of mode 0600 and sealed columns only.
+    /// Returns the key itself, as PKCS#8: for files of mode 0600 and sealed columns only.
     package func privateKeyPEM() throws(CryptographyError) -> String { try handle.privateKeyPEM() }
 
-    /// Signs as JOSE has it: r ‖ s of 32 bytes each (ES256), or PKCS#1 v1.5 (RS256).
+    /// Signs in JOSE's form: r ‖ s of 32 bytes each (ES256), or PKCS#1 v1.5 (RS256).
     package func sign(_ message: [UInt8]) throws(CryptographyError) -> [UInt8] {
         guard let context = unsafe EVP_MD_CTX_new() else { throw libraryFailure("EVP_MD_CTX_new") }
         defer { unsafe EVP_MD_CTX_free(context) }
@@ -134,7 +134,7 @@ package struct SigningKey: Sendable {
     }
 }
 
-/// A public key that checks tokens.
+/// A public key that verifies tokens.
 package struct VerifyingKey: Sendable {
     package let algorithm: JWTAlgorithm
     let handle: KeyHandle
@@ -176,7 +176,7 @@ package struct VerifyingKey: Sendable {
     }
 }
 
-/// ECDSA signatures: OpenSSL's are DER, JOSE's the two numbers side by side.
+/// Converts ECDSA signatures: OpenSSL's are DER, JOSE's are both numbers concatenated.
 ///
 /// - SeeAlso: RFC 7518 section 3.4.
 private enum ECDSASignature {
@@ -209,7 +209,7 @@ private enum ECDSASignature {
             unsafe BN_free(s)
             throw libraryFailure("ECDSA_SIG_set0")
         }
-        // r and s are the signature's from here on.
+        // The signature owns r and s from here on.
         var start: UnsafeMutablePointer<UInt8>?
         let count = unsafe i2d_ECDSA_SIG(signature, &start)
         guard count > 0, let start = unsafe start else { throw libraryFailure("i2d_ECDSA_SIG") }

@@ -1,11 +1,11 @@
 internal import COpenSSL
 
-/// A text longer than this is no key and no certificate.
+/// The limit of a PEM: a longer string is not a key or a certificate.
 private let maximumPEMByteCount = 1 << 18
 
-/// Lends the text to OpenSSL as a `BIO` that lives for the closure alone.
+/// Passes the string to OpenSSL as a `BIO` that lives only during the closure.
 ///
-/// - Throws: `badPEM` for what no PEM is: empty, or huge.
+/// - Throws: `badPEM` if it is not a PEM: empty, or huge.
 func withPEM<Result>(
     _ text: String,
     _ body: (OpaquePointer) throws(CryptographyError) -> Result
@@ -22,7 +22,8 @@ func withPEM<Result>(
     return try unsafe body(bio)
 }
 
-/// The text that the closure writes into a `BIO`; the closure says whether it could.
+/// Returns the string that the closure writes into a `BIO`; the closure returns whether it
+/// succeeded.
 func textFromBIO(
     _ call: String,
     _ body: (OpaquePointer) -> Bool
@@ -38,8 +39,8 @@ func textFromBIO(
     )
 }
 
-/// Answers OpenSSL's question for a passphrase with "there is none", so that an encrypted PEM is
-/// refused and no service ever waits at a terminal.
+/// Answers OpenSSL's request for a passphrase with none, so that an encrypted PEM is refused and a
+/// service never waits at a terminal.
 func refusePassphrase(
     buffer: UnsafeMutablePointer<CChar>?,
     size: Int32,

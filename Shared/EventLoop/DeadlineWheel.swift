@@ -1,34 +1,34 @@
-/// The deadlines of many, in ticks of one timer: to add and to take away cost the same however many
-/// there are. Pure: the caller brings the time, and has a timer as long as there is something in
-/// here. For what waits in a task of its own there is `EventLoop.sleep`.
+/// A timer wheel: the deadlines of many numbers, in ticks of one timer; adding and removing cost
+/// the same however many there are. Pure: the caller passes the time, and runs a timer while the
+/// wheel is not empty. A task that waits uses `EventLoop.sleep`.
 ///
-/// What has a deadline is a number of its owner's, each at most once in here; memory is for the
-/// highest number that was.
+/// Each number belongs to the owner and is at most once in the wheel; memory is for the highest
+/// number so far.
 package struct DeadlineWheel: Sendable {
     private struct Entry {
         var next: Int32 = -1
         var previous: Int32 = -1
-        /// Negative: not in here.
+        /// Negative: not in the wheel.
         var due: Int64 = -1
     }
 
     private var entries: ContiguousArray<Entry> = []
     private var heads: ContiguousArray<Int32>
     package private(set) var count = 0
-    /// All that was due at this tick or before has been told.
+    /// The tick up to which all due numbers were returned.
     package private(set) var tick: Int64 = 0
 
-    /// - Parameter buckets: 1 or more. What is due further ahead than so many ticks is looked at
-    ///   once in each round.
+    /// - Parameter buckets: 1 or more. A number that is due more ticks ahead is visited once in
+    ///   each round.
     package init(buckets: Int = 256) {
         heads = ContiguousArray(repeating: -1, count: max(1, buckets))
     }
 
-    /// Adds a number that is not in here.
+    /// Adds a number that is not in the wheel.
     ///
     /// - Parameters:
     ///   - number: 0 or more.
-    ///   - due: A tick; one that is over counts as the next one.
+    ///   - due: A tick; a past one counts as the next one.
     package mutating func add(_ number: Int, due: Int64) {
         while entries.count <= number { entries.append(Entry()) }
         let due = max(due, tick + 1)
@@ -40,7 +40,7 @@ package struct DeadlineWheel: Sendable {
         count += 1
     }
 
-    /// - Returns: When it was due, where it was in here.
+    /// - Returns: When it was due, if it was in the wheel.
     @discardableResult
     package mutating func remove(_ number: Int) -> Int64? {
         guard number < entries.count, entries[number].due >= 0 else { return nil }
@@ -56,16 +56,16 @@ package struct DeadlineWheel: Sendable {
         return entry.due
     }
 
-    /// Takes out what is due by then, or a part of it.
+    /// Removes the numbers that are due, or a part of them.
     ///
     /// - Parameters:
     ///   - now: A tick.
-    ///   - limit: At most so many, 1 or more; `tick` says whether that was all.
-    /// - Returns: Those that are due, tick by tick where the caller did not sleep for a round.
+    ///   - limit: At most so many, 1 or more; `tick` shows whether these were all.
+    /// - Returns: The due numbers, tick by tick unless the caller slept for a whole round.
     package mutating func advance(to now: Int64, atMost limit: Int = .max) -> [Int] {
         guard now > tick else { return [] }
         var due: [Int] = []
-        // After a long sleep each bucket is looked at once.
+        // After a long sleep each bucket is visited once.
         let first = max(tick + 1, now - Int64(heads.count) + 1)
         for passed in first...now {
             var number = heads[Int(passed % Int64(heads.count))]
@@ -73,7 +73,7 @@ package struct DeadlineWheel: Sendable {
                 let entry = entries[Int(number)]
                 if entry.due <= now {
                     guard due.count < limit else {
-                        // What is left in here is looked at again.
+                        // The rest of this bucket is visited again.
                         tick = max(tick, passed - 1)
                         return due
                     }

@@ -1,10 +1,10 @@
 internal import CUV
 
 extension EventLoop {
-    /// Waits on the loop's clock, to the millisecond, wherever it is called from.
+    /// Waits on the loop's clock, to the millisecond, from any thread.
     ///
     /// - Throws: `CancellationError` as soon as the task is cancelled, or the loop stops. That
-    ///   cancels the task: it could not wait here any more, and might try for ever.
+    ///   cancels the task: it could not wait here any more, and might retry for ever.
     package func sleep(for duration: Duration) async throws {
         let sleeper = Sleeper()
         do {
@@ -22,7 +22,7 @@ extension EventLoop {
         }
     }
 
-    /// Runs what blocks on libuv's thread pool, so that the loop turns on.
+    /// Runs a blocking `body` on libuv's thread pool, so that the loop keeps turning.
     ///
     /// It cannot be interrupted, so `body` must end by itself.
     package func blocking<Value: Sendable>(
@@ -37,13 +37,13 @@ extension EventLoop {
         }
     }
 
-    /// Now where this is the loop, else soon.
+    /// Runs `body` now on this loop, else soon.
     private func onLoop(_ body: @escaping @Sendable () -> Void) {
         if isCurrent { body() } else { execute(body) }
     }
 }
 
-/// One call on libuv's thread pool. libuv holds it from `submit` until its answer is on the loop.
+/// One call on libuv's thread pool. libuv retains it from `submit` until its result is on the loop.
 @safe
 private final class BlockingWork: @unchecked Sendable {
     private let request = UnsafeMutablePointer<uv_work_t>.allocate(capacity: 1)

@@ -4,8 +4,8 @@ internal import Observability
 
 /// One thread, one libuv loop, one Swift executor.
 ///
-/// Authority: everything that belongs together lives on one loop and is called without locks. A
-/// loop is the serial executor of its actors and the preferred executor of its tasks; jobs run by
+/// Authority: objects that belong together live on one loop and are called without locks. A loop is
+/// the serial executor of its actors and the preferred executor of its tasks; jobs run by
 /// `runSynchronously(isolatedTo:taskExecutor:)` throughout, so that a hop between two actors of one
 /// loop is free. Start an unstructured task with `Task(executorPreference: loop)`; a plain `Task`
 /// goes to the global pool.
@@ -13,8 +13,7 @@ internal import Observability
 /// A turn: libuv's timers; jobs (prepare); waiting for descriptors; their callbacks; jobs (check).
 /// Jobs that a callback enqueues run in the same turn, and `atEndOfTurn` after them.
 ///
-/// Shutdown: `stop` closes every handle that is left, runs what is still queued and joins the
-/// thread.
+/// Shutdown: `stop` closes every open handle, runs the queued work and joins the thread.
 @safe
 package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable {
     private enum Work {
@@ -29,7 +28,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     private let prepare: UnsafeMutablePointer<uv_prepare_t>
     private let check: UnsafeMutablePointer<uv_check_t>
     private let idle: UnsafeMutablePointer<uv_idle_t>
-    /// Where every stream of the loop reads to: its bytes are used up before the next read.
+    /// The read buffer of all streams of the loop: its bytes are consumed before the next read.
     let readBuffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 * 1024, alignment: 16)
     private var thread = pthread_t()
 
@@ -41,29 +40,28 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     /// Enqueued on the loop itself; touched by its thread alone.
     private var local: [Work] = []
     private var endOfTurn: [() -> Void] = []
-    /// Empty, with the memory that these two had the round before.
+    /// Empty arrays that reuse the memory of the previous round.
     private var spareWork: [Work] = []
     private var spareFlushes: [() -> Void] = []
     private var isIdling = false
-    /// A stop has closed what there was; what comes after it must not wait. The loop's own.
+    /// Whether a stop has closed the handles; later work must not wait. Confined to the loop.
     private(set) var isStopping = false
     private var stopped: CheckedContinuation<Void, Never>?
     private var watchdog = Watchdog()
     private var sleepers: SleepQueue?
-    /// How many jobs and bodies have been through the queue: what a hop that is free does not add
-    /// to. The loop's own.
+    /// The number of jobs and bodies that went through the queue; a free hop does not count.
+    /// Confined to the loop.
     package private(set) var queueTrips = 0
-    /// What had to be left registered when the loop ended, as libuv saw it: nothing. Read it after
-    /// `stop`.
+    /// Whether libuv still had handles registered when the loop ended: never. Read it after `stop`.
     package private(set) var hasLeftovers = false
 
-    /// How often a drain looks again at what its own jobs enqueued, before descriptors get a turn.
+    /// How many rounds a drain runs jobs that its own jobs enqueued, before descriptors get a turn.
     private static let roundsPerDrain = 32
 
     /// Starts the thread.
     ///
-    /// - Parameter name: At most 15 bytes are shown by the kernel.
-    /// - Throws: `EventLoopError` when libuv or the kernel refuses.
+    /// - Parameter name: The kernel shows at most 15 bytes.
+    /// - Throws: `EventLoopError` if libuv or the kernel refuses.
     package init(name: String) throws {
         self.name = name
         unsafe uv = .allocate(capacity: 1)
@@ -92,7 +90,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
             loop.drain()
         }
         unsafe uv_idle_init(uv, idle)
-        // No Swift object behind these: `closeEverything` tells them by that.
+        // These have no Swift object, by which `closeEverything` distinguishes them.
         unsafe async.pointee.data = nil
         unsafe prepare.pointee.data = nil
         unsafe check.pointee.data = nil
@@ -115,9 +113,9 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         unsafe uv.deallocate()
     }
 
-    // MARK: Who is running
+    // MARK: The current loop
 
-    /// The loop whose thread this is.
+    /// The loop of the current thread.
     package static var current: EventLoop? {
         guard let pointer = unsafe pthread_getspecific(currentLoopKey) else { return nil }
         return unsafe Unmanaged<EventLoop>.fromOpaque(pointer).takeUnretainedValue()
@@ -145,7 +143,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     }
 
     /// Runs `body` once, when this turn's jobs are done and before the loop waits again: the place
-    /// to write what the turn has gathered. On the loop only.
+    /// to write the turn's output. On the loop only.
     package func atEndOfTurn(_ body: @escaping () -> Void) {
         checkIsolated()
         endOfTurn.append(body)
@@ -162,13 +160,13 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         }
     }
 
-    /// For every callback of libuv's, before it does anything.
+    /// Starts timing; called first in every libuv callback.
     func callbackBegan() { watchdog.turnBegan() }
 
     /// Runs jobs until there are none, or other handles are due a turn.
     fileprivate func drain() {
         var rounds = 0
-        // No turn comes after a stop's last drain, so nothing is left to it.
+        // No turn comes after a stop's last drain, so it must finish everything.
         while rounds < Self.roundsPerDrain || isStopping {
             rounds += 1
             lock.withLock {
@@ -185,14 +183,14 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
             runBatch()
         }
         if isStopping {
-            // What the jobs have opened since.
+            // Closes the handles that the jobs have opened since.
             closeHandles()
         } else {
             keepTurning(!local.isEmpty || !endOfTurn.isEmpty)
         }
     }
 
-    /// What the jobs of the batch enqueue themselves goes into another array, for the next round.
+    /// Runs one batch. Jobs that it enqueues go into another array, for the next round.
     private func runBatch() {
         var batch = spareWork
         spareWork = []
@@ -223,7 +221,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         }
     }
 
-    /// Nil once a stop has begun: nothing may begin to wait then.
+    /// Nil once a stop has begun: no task may begin to wait then.
     var sleepQueue: SleepQueue? {
         if isStopping { return nil }
         if let sleepers { return sleepers }
@@ -232,14 +230,14 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         return made
     }
 
-    /// Tasks that `sleep`. On the loop only.
+    /// The number of tasks in `sleep`. On the loop only.
     package var sleeperCount: Int {
         checkIsolated()
         return sleepers?.sleeperCount ?? 0
     }
 
-    /// The handles of listeners, streams, watches, timers and signals that are open; all sleepers
-    /// together have one. On the loop only.
+    /// The number of open listeners, streams, watches, timers and signals; all sleepers together
+    /// have one. On the loop only.
     package var openHandles: Int {
         checkIsolated()
         var count = 0
@@ -258,7 +256,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         return count
     }
 
-    /// An active idle handle makes libuv look at the descriptors without waiting.
+    /// Makes libuv poll the descriptors without waiting, by an active idle handle.
     private func keepTurning(_ wanted: Bool) {
         guard wanted != isIdling else { return }
         isIdling = wanted
@@ -269,8 +267,8 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         }
     }
 
-    /// Tells of each turn that was longer than `limit`: all that shares the loop waited that long.
-    /// Called on the loop, when that turn is over.
+    /// Reports each turn that was longer than `limit`: everything on the loop waited that long.
+    /// Called on the loop, when that turn has ended.
     package func watchTurns(
         longerThan limit: Duration = .milliseconds(50),
         _ tell: @escaping @Sendable (Duration) -> Void
@@ -280,7 +278,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
 
     // MARK: Stopping
 
-    /// Closes what is left, ends the sleep of tasks, runs what is queued, joins the thread. Call it
+    /// Closes open handles, ends the sleep of tasks, runs queued work, joins the thread. Call it
     /// once, from outside the loop; nothing may be enqueued afterwards.
     package func stop() async {
         precondition(!isCurrent, "a loop cannot wait for its own end")
@@ -314,20 +312,20 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         )
     }
 
-    /// The whole life of the thread.
+    /// Runs the thread for its whole life.
     fileprivate func runThread() {
         unsafe pthread_setspecific(currentLoopKey, Unmanaged.passUnretained(self).toOpaque())
         unsafe carillon_set_thread_name(name)
-        // libuv writes to sockets without MSG_NOSIGNAL: a peer that is gone must be an error there,
-        // never the end of a process that did not ignore the signal.
+        // libuv writes to sockets without MSG_NOSIGNAL: a vanished peer must be an error there, and
+        // must never end a process that did not ignore the signal.
         var broken = sigset_t()
         unsafe sigemptyset(&broken)
         unsafe sigaddset(&broken, SIGPIPE)
         unsafe pthread_sigmask(SIG_BLOCK, &broken, nil)
         repeat {
             unsafe uv_run(uv, UV_RUN_DEFAULT)
-            // The handles are gone; what was enqueued meanwhile still runs, and may begin to block
-            // on the thread pool, or open a handle.
+            // The handles are gone; work enqueued meanwhile still runs, and may begin to block on
+            // the thread pool, or open a handle.
             while lock.withLock({ !remote.isEmpty }) || !local.isEmpty || !endOfTurn.isEmpty {
                 drainWithoutHandles()
             }
@@ -351,9 +349,9 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     }
 }
 
-/// What libuv or the kernel refused.
+/// A refusal by libuv or the kernel.
 package struct EventLoopError: Error, CustomStringConvertible {
-    /// A negative errno, as libuv gives it.
+    /// A negative errno, as libuv returns it.
     package let status: Int32
     package let call: String
 
@@ -368,7 +366,7 @@ package struct EventLoopError: Error, CustomStringConvertible {
     }
 }
 
-/// The key under which each loop's thread finds its loop.
+/// The key under which each loop's thread stores its loop.
 private let currentLoopKey: pthread_key_t = {
     var key = pthread_key_t()
     let status = unsafe pthread_key_create(&key, nil)
@@ -388,7 +386,7 @@ private func eventLoop(of loop: UnsafeMutablePointer<uv_loop_t>?) -> EventLoop? 
 }
 
 extension EventLoop {
-    /// How many cores this process may use, as `taskset` or a container's set of processors leaves
-    /// them; at least one.
+    /// The number of cores that this process may use, as limited by `taskset` or a container's
+    /// cpuset; at least one.
     package static var usableCores: Int { max(1, Int(uv_available_parallelism())) }
 }

@@ -1,8 +1,8 @@
-/// What waits, of several owners: the owners have their turns one after the other, and of each owner
-/// the first comes first. Pure.
+/// A queue that is fair between owners: they take turns, and the elements of each owner are first
+/// in, first out. Pure.
 struct FairLine<Element> {
     private var lines: [String: [Element]] = [:]
-    /// Those that have a line, the next first.
+    /// The owners with waiting elements, the next first.
     private var owners: [String] = []
 
     var isEmpty: Bool { owners.isEmpty }
@@ -14,7 +14,7 @@ struct FairLine<Element> {
         lines[owner, default: []].append(element)
     }
 
-    /// - Returns: `nil` where nothing waits.
+    /// - Returns: `nil` if it is empty.
     mutating func popFirst() -> Element? {
         guard let owner = owners.first, var line = lines[owner], !line.isEmpty else { return nil }
         owners.removeFirst()

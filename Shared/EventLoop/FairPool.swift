@@ -1,8 +1,8 @@
-/// Runs what blocks for owners on libuv's threads, so that the loop turns on: at most `limit` at once,
-/// the owners one after the other. So one owner's long work leaves threads to others, and each owner's
-/// next work waits for one piece of another's at most. Confined to its loop.
+/// Runs blocking work of owners on libuv's threads, so that the loop keeps turning: at most `limit`
+/// at once, the owners in turn. So one owner's long work leaves threads to others, and each owner's
+/// next work waits for at most one piece of another's. Confined to its loop.
 package final class FairPool: @unchecked Sendable {
-    /// Of libuv's four threads, which others use as well.
+    /// The share of libuv's four threads, which other code also uses.
     private static let limit = 2
 
     private let loop: EventLoop
@@ -14,10 +14,10 @@ package final class FairPool: @unchecked Sendable {
     package func waitingCount(of owner: String) -> Int { line.count(of: owner) }
 
     /// - Parameters:
-    ///   - owner: Whose work it is.
+    ///   - owner: The owner of the work.
     ///   - body: Ends by itself, within a second.
-    /// - Returns: What the body gives.
-    /// - Throws: What the body throws.
+    /// - Returns: The result of the body.
+    /// - Throws: The errors of the body.
     package func run<Value: Sendable>(
         of owner: String,
         _ body: @escaping @Sendable () throws -> Value
@@ -32,7 +32,7 @@ package final class FairPool: @unchecked Sendable {
         return try await loop.blocking(body)
     }
 
-    /// Its place goes to the next.
+    /// Gives the place to the next waiter.
     private func release() {
         if let next = line.popFirst() { next.resume() } else { running -= 1 }
     }

@@ -1,4 +1,4 @@
-/// Too much work of this owner waits for its turn: it is to come again later.
+/// Too much work of this owner waits for its turn: retry later.
 package struct FairTurnsFull: Error, Equatable {
     package static let retryAfterSeconds = 2
 
@@ -7,21 +7,21 @@ package struct FairTurnsFull: Error, Equatable {
 
 /// Shares a loop's time between owners whose work takes long. Confined to its loop.
 ///
-/// Long work is done in slices, and waits for its turn before each but the first: one slice at a time,
-/// the owners one after the other, and between two slices the loop turns. So work that fits into a
-/// slice waits for one slice at most, however much another owner asks for. An owner of whom something
-/// waits has no first slice at once.
+/// Long work is done in slices, and waits for its turn before each except the first: one slice at a
+/// time, the owners in turn, and between two slices the loop turns. So work that fits into a slice
+/// waits for at most one slice, however much another owner requests. New work of an owner that
+/// already waits does not start at once.
 ///
-/// Bounded: only so much work of an owner waits to begin, and none for long. Work that has begun goes on
-/// until it is done.
+/// Bounded: the waiting work of an owner is limited in number and in time. Work that has begun
+/// continues until it is done.
 package final class FairTurns: @unchecked Sendable {
     package struct Bounds: Sendable {
-        /// How long work may go on before it waits again.
+        /// How long work may run before it waits again.
         package var slice = Duration.milliseconds(2)
-        /// A turn of the loop has to pass between two slices: a task that only yields comes again before
-        /// any descriptor does.
+        /// The delay between two slices. A turn of the loop must pass: a task that only yields runs
+        /// again before any descriptor.
         package var pause = Duration.milliseconds(1)
-        /// How much of one owner may wait.
+        /// How much work of one owner may wait.
         package var waiting = 256
         /// How long it may wait to begin.
         package var patience = Duration.seconds(5)
@@ -29,7 +29,7 @@ package final class FairTurns: @unchecked Sendable {
         package init() {}
     }
 
-    /// One piece of work that waits. A cancellation may come before the continuation.
+    /// A waiting piece of work. A cancellation may come before the continuation.
     private final class Place: @unchecked Sendable {
         var continuation: CheckedContinuation<Void, any Error>?
         var patience: LoopTimer?
@@ -46,14 +46,14 @@ package final class FairTurns: @unchecked Sendable {
         self.bounds = bounds
     }
 
-    /// Whether work of the owner waits, so that new work of it has to wait, too.
+    /// Whether work of the owner waits, so that its new work must wait, too.
     package func isBusy(_ owner: String) -> Bool { line.count(of: owner) > 0 }
 
     package func waitingCount(of owner: String) -> Int { line.count(of: owner) }
 
-    /// Returns at once where nothing of the owner waits, else at its turn.
+    /// Returns at once if no work of the owner waits, else at its turn.
     ///
-    /// - Throws: `FairTurnsFull` where too much waits or it takes too long; `CancellationError`.
+    /// - Throws: `FairTurnsFull` if too much waits or it takes too long; `CancellationError`.
     package func begin(_ owner: String) async throws {
         loop.checkIsolated()
         guard isBusy(owner) else { return }
@@ -121,7 +121,7 @@ package final class FairTurns: @unchecked Sendable {
     }
 }
 
-/// Long work of one owner, which waits for its turn whenever it has gone on for a slice.
+/// Long work of one owner, which waits for its turn after each slice.
 package struct FairWork {
     private let owner: String
     private let turns: FairTurns
@@ -133,7 +133,7 @@ package struct FairWork {
     }
 
     /// - Throws: `CancellationError`.
-    package mutating func breathe() async throws {
+    package mutating func yieldIfDue() async throws {
         guard ContinuousClock.now - since > turns.bounds.slice else { return }
         try await turns.next(owner)
         since = .now

@@ -3,8 +3,8 @@ internal import Glibc
 
 /// One libuv handle with its memory. Confined to its loop's thread.
 ///
-/// While it is open libuv holds it, so a handle that nobody keeps still works, and must be closed.
-/// The memory is freed in libuv's close callback, never earlier.
+/// While it is open libuv retains it, so a handle without other references still works, and must be
+/// closed. The memory is freed in libuv's close callback, never earlier.
 @safe
 package class LoopHandle {
     package let loop: EventLoop
@@ -22,18 +22,18 @@ package class LoopHandle {
 
     deinit { unsafe memory.deallocate() }
 
-    /// The handle, as libuv's type of it.
+    /// Returns the handle as libuv's type.
     func pointer<Handle>(as type: Handle.Type) -> UnsafeMutablePointer<Handle> {
         unsafe memory.assumingMemoryBound(to: Handle.self)
     }
 
-    /// Call once, right after libuv's own `init` has succeeded: from then on libuv holds `self`.
+    /// Makes libuv retain `self`. Call once, right after libuv's own `init` has succeeded.
     func adopt() {
         unsafe pointer(as: uv_handle_t.self).pointee.data =
             Unmanaged.passRetained(self).toOpaque()
     }
 
-    /// Ends it; no callback comes after this. Calling it again changes nothing.
+    /// Closes the handle; no callback comes after this. A repeated call changes nothing.
     package func close() {
         guard !isClosed else { return }
         isClosed = true
@@ -44,13 +44,13 @@ package class LoopHandle {
         }
     }
 
-    /// For subclasses: drop closures here, so that what they capture can go.
+    /// Drops closures in subclasses, to release their captures.
     func willClose() {}
 
-    /// For subclasses: libuv has let go.
+    /// Called in subclasses when libuv has closed the handle.
     func didClose() {}
 
-    /// The Swift object of a handle that libuv passes to a callback.
+    /// Returns the Swift object of a handle that libuv passes to a callback.
     static func from(_ data: UnsafeMutableRawPointer?) -> Self? {
         guard let data = unsafe data else { return nil }
         let handle = unsafe Unmanaged<LoopHandle>.fromOpaque(data).takeUnretainedValue()
@@ -59,7 +59,7 @@ package class LoopHandle {
     }
 }
 
-/// What a descriptor is ready for.
+/// The events that a descriptor is ready for.
 package struct Readiness: OptionSet, Sendable {
     package let rawValue: Int32
     package init(rawValue: Int32) { self.rawValue = rawValue }
@@ -69,12 +69,12 @@ package struct Readiness: OptionSet, Sendable {
     package static let disconnected = Readiness(rawValue: 4)
 }
 
-/// Tells when a descriptor is ready, level-triggered. Close it before the descriptor.
+/// Watches the readiness of a descriptor, level-triggered. Close it before the descriptor.
 @safe
 package final class DescriptorWatch: LoopHandle {
     private var handler: ((Readiness) -> Void)?
 
-    /// What to wait for; empty at first.
+    /// The events to wait for; empty at first.
     package var interest: Readiness = [] {
         didSet {
             guard interest != oldValue, !isClosed else { return }
@@ -90,7 +90,7 @@ package final class DescriptorWatch: LoopHandle {
         self.handler = handler
         super.init(UV_POLL, on: loop)
         let status = unsafe uv_poll_init(loop.uv, pointer(as: uv_poll_t.self), descriptor)
-        // EBADF and ENOTPOLL are mistakes of ours, not of a peer.
+        // EBADF and ENOTPOLL are our own mistakes, not a peer's.
         precondition(status == 0, "uv_poll_init(\(descriptor)): \(status)")
         adopt()
     }
@@ -107,8 +107,8 @@ package final class DescriptorWatch: LoopHandle {
                 watch.handler?(Readiness(rawValue: events))
                 return
             }
-            // A failed poll is told as readiness: the owner's next call meets the error itself.
-            // But what came before a reset is read first, and libuv has stopped the watch.
+            // A failed poll is reported as readiness: the owner's next call meets the error itself.
+            // But bytes from before a reset are read first, and libuv has stopped the watch.
             watch.handler?(watch.interest)
             if !watch.isClosed { watch.apply() }
         }
@@ -118,7 +118,7 @@ package final class DescriptorWatch: LoopHandle {
     override func willClose() { handler = nil }
 }
 
-/// Calls back once or again and again.
+/// A timer that fires once or repeatedly.
 @safe
 package final class LoopTimer: LoopHandle {
     private var body: (() -> Void)?
@@ -160,7 +160,7 @@ package final class LoopTimer: LoopHandle {
     override func willClose() { body = nil }
 }
 
-/// Calls back for each signal of one number that the process gets.
+/// Calls back for each signal of one number that the process receives.
 @safe
 package final class SignalWatch: LoopHandle {
     private var body: (() -> Void)?
@@ -203,14 +203,14 @@ extension EventLoop {
         LoopTimer(after: delay, every: interval, on: self, body: body)
     }
 
-    /// On the loop only.
+    /// Watches a signal. On the loop only.
     package func onSignal(_ number: Int32, _ body: @escaping () -> Void) -> SignalWatch {
         SignalWatch(number, on: self, body: body)
     }
 }
 
 extension Duration {
-    /// Rounded up, and not below zero. Beyond a century is for ever.
+    /// The duration rounded up, and not below zero. More than a century is for ever.
     fileprivate var wholeMilliseconds: UInt64 {
         let (seconds, attoseconds) = components
         guard seconds >= 0, attoseconds >= 0 else { return 0 }

@@ -1,18 +1,17 @@
 internal import CUV
 
-/// The sleeping tasks of one loop, however many, on one of libuv's timers. Confined to the loop's
-/// thread.
+/// The sleeping tasks of one loop, however many, on one libuv timer. Confined to the loop's thread.
 ///
-/// Those that are due in the same millisecond lie in one bucket, and a heap has the milliseconds
-/// that have one: to sleep, to be cancelled and to wake cost the same with ten sleepers and with
-/// ten thousand. When the loop stops, all of them are told.
+/// Tasks that are due in the same millisecond share one bucket, and a heap has the milliseconds
+/// with a bucket: to sleep, to be cancelled and to wake cost the same with ten sleepers and with
+/// ten thousand. When the loop stops, all of them end.
 @safe
 final class SleepQueue: LoopHandle {
     private var buckets: [UInt64: [Int: Sleeper]] = [:]
-    /// A binary heap; may still have milliseconds whose sleepers were all cancelled.
+    /// A binary heap; it may still have milliseconds whose sleepers were all cancelled.
     private var times: [UInt64] = []
     private var count = 0
-    /// What the timer waits for; nil while it is stopped.
+    /// The time that the timer waits for; nil while it is stopped.
     private var armed: UInt64?
 
     var sleeperCount: Int { buckets.values.reduce(0) { $0 + $1.count } }
@@ -25,7 +24,7 @@ final class SleepQueue: LoopHandle {
 
     func add(_ sleeper: Sleeper, for duration: Duration) {
         let (seconds, attoseconds) = duration.components
-        // Beyond a century is for ever.
+        // More than a century is for ever.
         let wait =
             UInt64(clamping: min(max(seconds, 0), 3_200_000_000)) * 1_000_000_000
             + UInt64(clamping: max(attoseconds, 0) / 1_000_000_000)
@@ -41,7 +40,7 @@ final class SleepQueue: LoopHandle {
         buckets[sleeper.due]?[sleeper.number] = nil
         guard buckets[sleeper.due]?.isEmpty == true else { return }
         buckets[sleeper.due] = nil
-        // Sorted is a heap, too.
+        // A sorted array is a heap, too.
         if times.count > 64 + 2 * buckets.count { times = buckets.keys.sorted() }
         arm()
     }

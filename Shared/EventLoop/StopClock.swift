@@ -1,7 +1,7 @@
 internal import Observability
 
-/// The time in which everything on a loop has to end once its process stops. Whoever drains asks it
-/// for a limit, so that several that wait for a peer which does not answer end in time together.
+/// The grace period in which everything on a loop must end once its process stops. Each drain gets
+/// its limit from it, so that several that wait for an unresponsive peer end in time together.
 package final class StopClock: Sendable {
     private struct Window {
         let start: ContinuousClock.Instant
@@ -13,17 +13,17 @@ package final class StopClock: Sendable {
 
     package init() {}
 
-    /// The process stops, and ends by force after `grace`. The first call counts.
+    /// Notes that the process stops, and is killed after `grace`. Only the first call counts.
     package func begin(within grace: Duration, at now: ContinuousClock.Instant = .now) {
         lock.withLock {
             if unsafe window == nil { unsafe window = Window(start: now, end: now + grace) }
         }
     }
 
-    /// How long one drain may take.
+    /// Returns how long one drain may take.
     ///
     /// - Parameters:
-    ///   - usual: Its limit where the process does not stop, and at most.
+    ///   - usual: Its limit if the process does not stop, and its maximum.
     ///   - share: The share of the remaining time that it may use, 0...1.
     ///   - now: The time.
     /// - Returns: At least zero.
@@ -36,7 +36,7 @@ package final class StopClock: Sendable {
         return max(.zero, min(usual, (window.end - now) * share))
     }
 
-    /// Whether the process stops, and this share of its time has passed.
+    /// Whether the process stops, and this share of the grace period has passed.
     package func hasPassed(share: Double, at now: ContinuousClock.Instant = .now) -> Bool {
         guard let window = lock.withLock({ unsafe window }) else { return false }
         return now >= window.start + (window.end - window.start) * share

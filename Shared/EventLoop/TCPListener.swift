@@ -1,17 +1,18 @@
 internal import CUV
 internal import Glibc
 
-/// Listens on one address and hands out each connection as a `TCPStream` of the same loop.
-/// Confined to its loop's thread. While it is open the loop holds it.
+/// Listens on one address and returns each connection as a `TCPStream` of the same loop. Confined
+/// to its loop's thread. While it is open the loop retains it.
 ///
-/// It accepts by itself, not by `uv_listen`: libuv 1.44 retries a failed `accept` without end, so a
-/// process without descriptors would never leave that call. Here an error pauses the listener: it
-/// stops watching its descriptor, and a timer resumes it. Connections wait in the backlog meanwhile.
+/// It calls `accept` itself, without `uv_listen`: libuv 1.44 retries a failed `accept` without end,
+/// so a process without descriptors would never leave that call. Here an error pauses the listener:
+/// it stops watching its descriptor, and a timer resumes it. Connections wait in the backlog
+/// meanwhile.
 package final class TCPListener {
     package let loop: EventLoop
     /// The bound port: the requested one, or the kernel's choice for 0.
     package private(set) var port = 0
-    /// Called for each pause after an error that is not one connection's own, like EMFILE.
+    /// Called for each pause after an error that does not concern one connection, like EMFILE.
     package var onPause: ((EventLoopError) -> Void)?
 
     private var onAccept: ((TCPStream) -> Void)?
@@ -20,21 +21,21 @@ package final class TCPListener {
     private var timer: LoopTimer?
     private var backoff = TCPListener.shortestPause
 
-    /// The rest of the backlog waits for the loop's next turn, so that a flood of connections does
-    /// not delay those that are open.
+    /// The limit of accepts a turn: the rest of the backlog waits for the next one, so that a flood
+    /// of connections does not delay open ones.
     private static let acceptedPerTurn = 64
     private static let shortestPause: Duration = .milliseconds(10)
     private static let longestPause: Duration = .seconds(1)
 
-    /// Binds and listens. On the loop only. A host name is looked up, which blocks.
+    /// Binds and listens. On the loop only. A host name is resolved, which blocks.
     ///
     /// - Parameters:
-    ///   - host: A numeric address or a name; the first address it has is taken.
+    ///   - host: A numeric address or a name; its first address is used.
     ///   - port: 0...65535; 0 takes any free one.
     ///   - sharesPort: Lets several loops of this process listen on one port (`SO_REUSEPORT`); the
-    ///     kernel shares connections out. Another process of the same user could join in unseen.
+    ///     kernel distributes connections. Another process of the same user could join unnoticed.
     ///   - backlog: Connections that the kernel holds until they are accepted.
-    ///   - loop: Whose thread this is called on.
+    ///   - loop: The loop of the current thread.
     ///   - onAccept: Takes over the stream, which does not read yet.
     /// - Throws: `EventLoopError`, as when the port is taken.
     package init(
@@ -62,7 +63,7 @@ package final class TCPListener {
         watch.interest = .readable
     }
 
-    /// Ends it; no callback comes after this. Calling it again changes nothing.
+    /// Closes the listener; no callback comes after this. A repeated call changes nothing.
     package func close() {
         guard let watch else { return }
         watch.close()
@@ -93,7 +94,7 @@ package final class TCPListener {
             }
             switch errno {
             case EAGAIN: return
-            // Errors of the one connection that was next (`man accept`).
+            // Errors of the next connection only (`man accept`).
             case EINTR, ECONNABORTED, EPERM, EPROTO, ENOPROTOOPT, EOPNOTSUPP, ENETDOWN, ENONET,
                 ENETUNREACH, EHOSTDOWN, EHOSTUNREACH, ETIMEDOUT:
                 continue
@@ -117,7 +118,7 @@ package final class TCPListener {
     }
 }
 
-/// - Returns: A listening socket that does not block.
+/// - Returns: A nonblocking listening socket.
 private func openListener(
     _ address: UnsafePointer<sockaddr>,
     sharesPort: Bool,
@@ -159,7 +160,7 @@ private func boundPort(of descriptor: Int32) throws -> Int {
             ),
             "getsockname"
         )
-        // sin_port and sin6_port lie at the same place.
+        // sin_port and sin6_port are at the same offset.
         let inet = unsafe address.assumingMemoryBound(to: sockaddr_in.self)
         return unsafe Int(UInt16(bigEndian: inet.pointee.sin_port))
     }
@@ -171,8 +172,8 @@ private func lengthOfAddress(_ family: Int32) -> socklen_t {
     )
 }
 
-/// Whether a port is free for a listener that does not share it: two processes that share ports
-/// would otherwise both start, and each get half of the connections.
+/// Checks whether a port is free for a listener that does not share it: two processes that share
+/// ports would otherwise both start, and each get half of the connections.
 package func checkPortIsFree(host: String, port: Int) throws {
     try unsafe withResolved(host, port) { address throws in
         let family = unsafe Int32(address.pointee.sa_family)
@@ -208,7 +209,7 @@ private func withResolved<Result>(
     return try unsafe body(UnsafePointer(address))
 }
 
-/// Takes what a system call returned: below 0, `errno` has the reason.
+/// Checks the result of a system call: below 0, `errno` has the reason.
 private func check(_ result: Int32, _ call: String) throws {
     guard result >= 0 else { throw EventLoopError(status: -errno, call: call) }
 }

@@ -3,7 +3,7 @@ internal import Glibc
 
 /// One accepted connection: bytes in, bytes out. Confined to its loop's thread.
 ///
-/// It ends by `close`, which only its owner calls; after that no closure of it runs.
+/// Only its owner closes it, by `close`; after that no closure of it runs.
 @safe
 package final class TCPStream: LoopHandle {
     package enum End: Equatable {
@@ -15,31 +15,31 @@ package final class TCPStream: LoopHandle {
 
     /// The peer's numeric address, without its port.
     package private(set) var remoteAddress = ""
-    /// Bytes that the kernel has not taken yet.
+    /// The bytes that the kernel has not taken yet.
     package var pendingBytes: Int {
         isClosed ? 0 : unsafe uv_stream_get_write_queue_size(pointer(as: uv_stream_t.self))
     }
     private var writtenBytes = 0
-    /// Of what was written, how much the peer's system has not taken: it takes no more than its
-    /// program's reading makes room for. Costs a system call.
+    /// The written bytes that the peer's system has not taken: it takes no more than its program
+    /// reads. Costs a system call.
     package var untakenBytes: Int {
         var unsent: Int32 = 0
         if !isClosed { _ = unsafe ioctl(descriptor, UInt(TIOCOUTQ), &unsent) }
         return pendingBytes + Int(unsent)
     }
-    /// Of what was written, how much the peer's system has taken. Costs a system call.
+    /// The written bytes that the peer's system has taken. Costs a system call.
     package var takenBytes: Int { writtenBytes - untakenBytes }
 
-    /// The bytes are only there while the closure runs.
+    /// Called with received bytes, which are only valid during the call.
     package var onRead: ((UnsafeRawBufferPointer) -> Void)?
     package var onEnd: ((End) -> Void)?
-    /// The kernel has taken what `write` had to keep; told after each part.
+    /// Called after the kernel has taken a part of the bytes that `write` buffered.
     package var onWritten: (() -> Void)?
 
     private var isReading = false
     private var shutsDownWhenWritten = false
 
-    /// Takes over the descriptor of a connection, also where it throws.
+    /// Takes over the descriptor of a connection, even if it throws.
     init(adopting accepted: Int32, on loop: EventLoop) throws {
         super.init(UV_TCP, on: loop)
         let tcp = unsafe pointer(as: uv_tcp_t.self)
@@ -82,7 +82,7 @@ package final class TCPStream: LoopHandle {
         if status != 0 { end(.failed(status: status)) }
     }
 
-    /// The kernel's buffer then fills, and the peer has to wait.
+    /// Stops reading: the kernel's buffer then fills, and the peer has to wait.
     package func stopReading() {
         guard isReading, !isClosed else { return }
         isReading = false
@@ -102,7 +102,7 @@ package final class TCPStream: LoopHandle {
 
     // MARK: Writing
 
-    /// Sends what the kernel takes at once, and keeps the rest until it can be sent.
+    /// Sends the bytes that the kernel takes at once, and buffers the rest.
     package func write(_ bytes: [UInt8]) {
         guard !bytes.isEmpty, !isClosed else { return }
         writtenBytes += bytes.count
@@ -125,7 +125,7 @@ package final class TCPStream: LoopHandle {
         if status != 0 { fail(status) }
     }
 
-    /// Tells the owner on the next turn, so that `write` never calls back into its caller.
+    /// Notifies the owner at the end of the turn, so that `write` never calls back into its caller.
     private func fail(_ status: Int32) {
         loop.atEndOfTurn { [weak self] in
             guard let self, !self.isClosed else { return }
@@ -140,7 +140,7 @@ package final class TCPStream: LoopHandle {
         onWritten?()
     }
 
-    /// Sends the end of our side once all is written; the peer's side may go on.
+    /// Ends our side once all is written; the peer's side may continue.
     package func shutDown() {
         guard !isClosed else { return }
         if pendingBytes > 0 { shutsDownWhenWritten = true } else { shutDownNow() }
@@ -150,7 +150,7 @@ package final class TCPStream: LoopHandle {
         _ = Glibc.shutdown(descriptor, Int32(SHUT_WR))
     }
 
-    /// Ends the connection by a reset: what was not sent yet is dropped, and the peer is told.
+    /// Ends the connection by a reset: unsent bytes are dropped, and the peer notices.
     package func closeWithReset() {
         guard !isClosed else { return }
         var linger = Glibc.linger(l_onoff: 1, l_linger: 0)
@@ -203,7 +203,7 @@ package final class TCPStream: LoopHandle {
     }
 }
 
-/// One `uv_write`: libuv holds it, and the bytes it owns, until its callback.
+/// One `uv_write`: libuv retains it, and the bytes it owns, until its callback.
 @safe
 private final class PendingWrite {
     private let request = UnsafeMutablePointer<uv_write_t>.allocate(capacity: 1)
@@ -241,7 +241,7 @@ private func withBuffer(
     _ bytes: UnsafeRawBufferPointer,
     _ body: (inout uv_buf_t) -> Int32
 ) -> Int32 {
-    // libuv only reads through the pointer, though its type says otherwise.
+    // libuv only reads through the pointer, though its type is mutable.
     let base = unsafe UnsafeMutableRawPointer(mutating: bytes.baseAddress)
     var buffer = unsafe uv_buf_t(
         base: base?.assumingMemoryBound(to: CChar.self),

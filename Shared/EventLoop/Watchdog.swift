@@ -3,8 +3,8 @@ internal import CUV
 /// Times a loop's turns: from the first callback after one wait to the beginning of the next.
 /// Confined to it.
 ///
-/// By a clock of its own: libuv's is set again by whatever starts a timer, and by each further look
-/// at the descriptors when more than a thousand are ready.
+/// It uses its own clock: libuv's is updated whenever a timer starts, and by each further poll of
+/// the descriptors when more than a thousand are ready.
 struct Watchdog {
     private var limitNanoseconds: UInt64?
     private var tell: (Duration) -> Void = { _ in }
@@ -15,7 +15,7 @@ struct Watchdog {
         self.tell = tell
     }
 
-    /// Before anything of ours runs in a turn; only the first call of a turn counts.
+    /// Starts timing a turn before any code of ours; only the first call of a turn counts.
     mutating func turnBegan() {
         if limitNanoseconds != nil, beganAt == nil { beganAt = uv_hrtime() }
     }

@@ -12,7 +12,7 @@ func setCallbacks(_ callbacks: OpaquePointer?) {
         )
         return goesOn ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE.rawValue
     }
-    // What is in a frame of an unknown type is nobody's business; `beganFrame` counts it.
+    // The payload of an unknown frame type is ignored; `beganFrame` counts it.
     unsafe nghttp2_session_callbacks_set_unpack_extension_callback(callbacks) { _, _, _, _ in
         NGHTTP2_ERR_CANCEL.rawValue
     }
@@ -107,7 +107,7 @@ private func session(_ data: UnsafeMutableRawPointer?) -> HTTP2ServerSession? {
     return unsafe Unmanaged<HTTP2ServerSession>.fromOpaque(data).takeUnretainedValue()
 }
 
-/// UTF-8 where it is that, else Latin-1, which is what RFC 9110 calls opaque.
+/// Decodes valid UTF-8 as such, else Latin-1, which RFC 9110 calls opaque.
 private func text(_ bytes: UnsafePointer<UInt8>?, _ count: Int) -> String {
     let buffer = unsafe UnsafeBufferPointer(start: bytes, count: count)
     if let text = unsafe String(validating: buffer, as: UTF8.self) { return text }
@@ -124,7 +124,7 @@ func entry(
     )
 }
 
-/// Lends the fields to libnghttp2, which copies them.
+/// Passes the fields to libnghttp2, which copies them.
 func withNameValues(
     _ fields: [HTTP2.Field],
     _ body: (UnsafePointer<nghttp2_nv>?, Int) -> Void

@@ -54,7 +54,7 @@ private func onField(
         unsafe record.pointee.answerCount = 0
         return 0
     }
-    // Trailers after a body are nobody's.
+    // Trailers after a body are ignored.
     guard unsafe record.pointee.headCount == record.pointee.answerCount else { return 0 }
     let size = nameCount + valueCount + 4
     guard unsafe record.pointee.headCount + size <= client.pointee.maximumHeadBytes,
@@ -134,7 +134,7 @@ private func onFrame(
     return 0
 }
 
-/// A client's HEADERS are requests.
+/// Notes that a request is sent: a client's HEADERS are requests.
 private func beforeFrameSend(
     _: OpaquePointer?,
     _ frame: UnsafePointer<nghttp2_frame>?,
@@ -147,8 +147,8 @@ private func beforeFrameSend(
     return 0
 }
 
-/// The stream closes after this. Where the peer has said goodbye, or the request was cancelled, the
-/// code of that says enough.
+/// Notes why a request was not sent; its stream closes after this. If the peer has sent GOAWAY, or
+/// the request was cancelled, that code is enough.
 private func onFrameNotSend(
     _ session: OpaquePointer?,
     _ frame: UnsafePointer<nghttp2_frame>?,

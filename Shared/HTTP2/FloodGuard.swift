@@ -1,21 +1,21 @@
-/// Tells a peer that makes work from one that wants something: a bucket of tokens for each kind of
-/// frame that is cheap to send and not to take. Pure: the caller brings the clock.
+/// Detects a peer that only makes work: a token bucket for each kind of frame that is cheap to send
+/// but not to receive. Pure: the caller passes the time.
 ///
-/// What has a bound elsewhere is not counted here: requests (by the streams that may be open),
-/// bodies (by the windows). `WINDOW_UPDATE` is, beside control frames, by a bucket of its own, as
-/// an honest reader sends one for each few frames that it gets.
+/// Requests (limited by the streams that may be open) and bodies (by the windows) are not counted
+/// here. `WINDOW_UPDATE` has a bucket of its own beside control frames, as an honest reader sends
+/// one for each few frames that it receives.
 struct FloodGuard {
     enum Kind: CaseIterable {
-        /// A stream that ended in an error which was not our own decision: `RST_STREAM`, or a
-        /// frame that made the library send one. The request behind it was work for nothing.
+        /// A stream that ended in an error which was not our own decision: `RST_STREAM`, or a frame
+        /// that made the library send one. The work for its request was wasted.
         case reset
         /// PING, SETTINGS, PRIORITY, empty DATA and frames of unknown types: each is answered, or
-        /// looked at, and carries nothing.
+        /// parsed, and carries nothing.
         case control
         case windowUpdate
 
-        /// What may come at once. A browser that leaves a page resets all it has open; nothing
-        /// honest sends hundreds of control frames in a row.
+        /// The frames allowed at once. A browser that leaves a page resets all its open streams; no
+        /// honest peer sends hundreds of control frames in a row.
         var burst: Double {
             switch self {
             case .reset: 500
@@ -40,7 +40,7 @@ struct FloodGuard {
 
     private var buckets: [Kind: Bucket] = [:]
 
-    /// False when there was too much of it.
+    /// Takes a token; false if there was none.
     mutating func admit(_ kind: Kind, at now: ContinuousClock.Instant) -> Bool {
         var bucket = buckets[kind] ?? Bucket(tokens: kind.burst, filledAt: now)
         let seconds = (now - bucket.filledAt) / .seconds(1)

@@ -1,26 +1,26 @@
-/// What a server may make a client read: every frame is counted, of whatever type and on whatever
-/// stream, and its bytes. Each request brings some more, and so does time. An honest server says a
-/// few frames for each answer; PING, SETTINGS, interim answers, CONTINUATION and unknown types in a
-/// flood, and bodies on streams that are over, use it up whatever they look like.
+/// The budget of frames and bytes that a server may make a client read: every frame counts, of any
+/// type and on any stream. Each request adds some more, and so does time. An honest server sends a
+/// few frames for each answer; a flood of PING, SETTINGS, interim answers, CONTINUATION and unknown
+/// types, or bodies on closed streams, uses it up.
 ///
-/// Looks at frame headers by itself: libnghttp2 skips much without a word. Pure: the caller brings
-/// the clock, which is asked only when little is left.
+/// It parses frame headers itself: libnghttp2 skips many frames silently. Pure: the caller passes
+/// the clock, which is read only when little is left.
 struct FrameBudget {
-    /// What may come before anything was asked for.
+    /// The frames allowed before any request.
     static let burst = 4096.0
-    /// An answer of the largest size that we take, in small frames.
+    /// The frames of one request: an answer of the largest allowed size, in small frames.
     static let perRequest = 512.0
     static let perSecond = 1000.0
-    /// What is saved up at most: thousands of honest answers leave much unused.
+    /// The most that is saved up: thousands of honest answers leave much unused.
     static let most = 65_536.0
-    /// So many bytes cost as much as a frame.
+    /// The bytes that cost as much as a frame.
     static let bytesPerToken = 1024.0
 
     private var tokens = burst
     private var filledAt: ContinuousClock.Instant?
-    /// Of the frame that has begun.
+    /// The bytes left of the present frame.
     private var payloadLeft = 0
-    /// Of the next frame's header, where it came in parts: how many bytes there were, and its length.
+    /// The number of bytes of an incomplete frame header, and its length field.
     private var headerBytes = 0
     private var length = 0
 
@@ -28,7 +28,7 @@ struct FrameBudget {
 
     mutating func requested() { tokens = min(Self.most, tokens + Self.perRequest) }
 
-    /// False when there was too much.
+    /// Counts the bytes; false if the budget is used up.
     mutating func admit(
         _ bytes: UnsafeRawBufferPointer,
         at now: @autoclosure () -> ContinuousClock.Instant
@@ -56,7 +56,7 @@ struct FrameBudget {
     }
 
     private mutating func isRefilled(at now: ContinuousClock.Instant) -> Bool {
-        // The first time it counts from the connection's start, which was a moment ago at least.
+        // The first time counts from the connection's start, at least a moment ago.
         let seconds = filledAt.map { (now - $0) / .seconds(1) } ?? 1
         filledAt = now
         tokens = min(Self.burst, tokens + seconds * Self.perSecond)

@@ -1,9 +1,9 @@
 internal import CNGHTTP2
 
 extension HTTP2 {
-    /// What many requests have in common, laid out once as libnghttp2 wants it. The fields go into
-    /// the header table of each connection (but for `authorization`, which libnghttp2 keeps out of
-    /// it); the path and the varying values never do, as they would push everything else out.
+    /// The common part of many requests, laid out once for libnghttp2. The fields go into the
+    /// header table of each connection (except `authorization`, which libnghttp2 keeps out of it);
+    /// the path and the varying values never do, as they would evict all others.
     ///
     /// Immutable, so it may be shared between threads.
     @safe
@@ -17,10 +17,10 @@ extension HTTP2 {
         private let bytes: UnsafeMutablePointer<UInt8>
 
         /// - Parameters:
-        ///   - method: Of all requests.
+        ///   - method: The method of all requests.
         ///   - scheme: `https`.
-        ///   - authority: Host, and the port where it is not the scheme's own.
-        ///   - fields: Constant; names in lower case. The caller has checked them.
+        ///   - authority: Host, and the port if it is not the scheme's default.
+        ///   - fields: Constant; names in lower case. The caller has validated them.
         ///   - varying: Names of the fields whose values each request brings.
         package init(
             method: String,
@@ -70,11 +70,11 @@ extension HTTP2 {
         }
     }
 
-    /// A whole answer. Its fields are read only where somebody asks for them.
+    /// A whole answer. Its fields are parsed only on demand.
     package struct Response: Sendable, Equatable {
         package let status: Int
-        /// Of several answers that came together: the fields, each as two lengths of two bytes,
-        /// name and value; then the body.
+        /// The storage of several answers that came together: the fields, each as two lengths of
+        /// two bytes, name and value; then the body.
         private let storage: [UInt8]
         private let start: Int
         private let headEnd: Int
@@ -95,7 +95,7 @@ extension HTTP2 {
 
         package var body: [UInt8] { Array(storage[headEnd..<end]) }
 
-        /// Without `:status`, in the order of arrival; names are lower case.
+        /// The fields without `:status`, in the order of arrival; names are lower case.
         package var fields: [Field] {
             var fields: [Field] = []
             unsafe visit { name, value in
@@ -107,7 +107,7 @@ extension HTTP2 {
 
         /// - Parameters:
         ///   - name: In lower case.
-        ///   - expected: Is returned itself where the value is that, which saves making a text.
+        ///   - expected: Returned itself if the value equals it, which saves making a string.
         /// - Returns: The first value under that name.
         package func field(_ name: String, expected: String? = nil) -> String? {
             var found: String?
@@ -151,7 +151,7 @@ extension HTTP2 {
             return unsafe bytes.elementsEqual(text.utf8)
         }
 
-        /// UTF-8 where it is that, else Latin-1.
+        /// Decodes valid UTF-8 as such, else Latin-1.
         private static func text(_ bytes: UnsafeBufferPointer<UInt8>) -> String {
             unsafe String(validating: bytes, as: UTF8.self)
                 ?? String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
@@ -161,24 +161,24 @@ extension HTTP2 {
     /// How a request ended.
     package enum Outcome: Sendable, Equatable {
         case answered(Response)
-        /// The peer says that it did not look at it: GOAWAY, or REFUSED_STREAM.
+        /// The peer reports that it did not process it: GOAWAY, or REFUSED_STREAM.
         case notProcessed
         /// Cancelled, or the connection ended, before a byte of it was written.
         case notSent
-        /// Its head is larger than can be sent. No byte of it was written.
+        /// Its head is too large to be sent. No byte of it was written.
         case unsendable
         /// The stream was reset, by the peer or by `cancel`: it may have been processed.
         case reset(code: UInt32)
         /// The connection ended after it was written.
         case lost
-        /// The answer went beyond a bound.
+        /// The answer exceeded a limit.
         case tooLarge
         /// The peer closed the stream without an answer, or with one that HTTP does not allow.
         case malformed
     }
 
     package struct Completion: Sendable {
-        /// The request's, as its owner gave it.
+        /// The request's tag, as its owner set it.
         package let tag: Int
         package let outcome: Outcome
     }

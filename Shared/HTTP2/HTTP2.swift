@@ -1,10 +1,10 @@
 /// HTTP/2 over libnghttp2, without a socket: bytes in, events out; answers in, bytes out.
 ///
 /// Authority: framing, header compression, flow control, the stream states and the protocol's own
-/// errors. What a request means, its limits and its deadlines are the caller's. A session is not
-/// thread-safe: it belongs to whoever owns its connection.
+/// errors. The caller handles requests, their limits and their deadlines. A session is not
+/// thread-safe: it belongs to the owner of its connection.
 package enum HTTP2 {
-    /// What a client sends first of all.
+    /// The first bytes of a client.
     package static let clientPreface: [UInt8] = Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8)
 
     /// RFC 9113 section 7.
@@ -33,30 +33,30 @@ package enum HTTP2 {
         package internal(set) var scheme = ""
         package internal(set) var authority = ""
         package internal(set) var path = ""
-        /// Without the pseudo-header fields; names are lower case.
+        /// The fields without the pseudo-header fields; names are lower case.
         package internal(set) var fields: [Field] = []
-        /// The block went beyond the session's limit; the fields after that are missing.
+        /// Whether the block exceeded the session's limit; the fields after that are missing.
         package internal(set) var isTooLarge = false
         var sizeBytes = 0
     }
 
     package enum ServerEvent: Sendable {
-        /// A header block began to come in.
+        /// A header block has begun.
         case opened(stream: Int32)
         case head(stream: Int32, RequestHead)
         case body(stream: Int32, [UInt8])
-        /// The request is whole. Trailers are dropped.
+        /// The request is complete. Trailers are dropped.
         case end(stream: Int32)
-        /// The one place where a stream ends, whoever ended it.
+        /// A stream has ended, on whichever side; the only such event.
         case closed(stream: Int32, errorCode: UInt32)
     }
 }
 
-/// What makes a session unusable; drain it once more, then close the connection.
+/// An error that ends a session: drain it once more, then close the connection.
 package struct HTTP2SessionError: Error, CustomStringConvertible {
-    /// libnghttp2's, negative.
+    /// libnghttp2's code, negative.
     package let code: Int32
-    /// What the last GOAWAY names.
+    /// The code of the last GOAWAY.
     package let errorCode: UInt32
     package let description: String
 
@@ -66,7 +66,7 @@ package struct HTTP2SessionError: Error, CustomStringConvertible {
         self.description = description
     }
 
-    /// What the session's owner finds.
+    /// Makes an error that the session's owner detects.
     package init(errorCode: UInt32, _ description: String) {
         self.init(code: 0, errorCode: errorCode, description: description)
     }

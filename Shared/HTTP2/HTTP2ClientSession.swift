@@ -3,14 +3,14 @@ internal import CNGHTTP2
 /// The client's side of one HTTP/2 connection. Sole owner of one `nghttp2_session *`.
 ///
 /// Requests go in by `submit`, bytes by `receive`; after either, `drain` and take the completions.
-/// Every request that was submitted completes exactly once, `abandon` at the latest. No request
-/// waits in here: what is more than the peer admits at that moment is not taken.
+/// Every submitted request completes exactly once, in `abandon` at the latest. No request waits in
+/// here: requests beyond the peer's present limit are refused.
 @safe
 package final class HTTP2ClientSession {
     package struct Settings: Sendable {
-        /// Own bound on streams, where the peer's is higher.
+        /// Our own limit on streams, if the peer's is higher.
         package var maximumStreams: Int
-        /// Of one answer: names, values and 4 bytes a field.
+        /// The limit of one answer's head: names, values and 4 bytes a field.
         package var maximumHeadBytes: Int
         package var maximumBodyBytes: Int
 
@@ -28,8 +28,8 @@ package final class HTTP2ClientSession {
     package enum Refusal: Error, Equatable {
         /// No free stream; see `freeStreams`.
         case noStream
-        /// A path or a value with control characters, or not as many values as its template has
-        /// places.
+        /// A path or a value with control characters, or a number of values that differs from its
+        /// template's places.
         case invalid
     }
 
@@ -44,10 +44,10 @@ package final class HTTP2ClientSession {
 
     private static let sharedBytes = 65_536
 
-    /// For all answers together; each has 64 KiB, and more as it is read.
+    /// The window of all answers together; each has 64 KiB, and more as it is read.
     private static let connectionWindow: Int32 = 4 << 20
 
-    /// The preface and the settings are the first that `drain` gives.
+    /// Makes a session. The preface and the settings are the first output of `drain`.
     package init(_ settings: Settings = Settings()) throws(HTTP2SessionError) {
         self.settings = settings
         unsafe pairs = .allocate(capacity: 32)
@@ -81,7 +81,7 @@ package final class HTTP2ClientSession {
     }
 
     deinit {
-        // Streams that are still there do not call back.
+        // Open streams do not call back.
         unsafe nghttp2_session_del(session)
         var record = unsafe client.pointee.open
         while let this = unsafe record {
@@ -100,12 +100,12 @@ package final class HTTP2ClientSession {
         unsafe SessionMemory.destroy(memory)
     }
 
-    // MARK: What is known of the peer
+    // MARK: State of the peer
 
-    /// Its first SETTINGS have come.
+    /// Whether its first SETTINGS have arrived.
     package var hasSettings: Bool { unsafe client.pointee.hasSettings }
 
-    /// Streams that the peer admits at once, now.
+    /// The streams that the peer allows at once, at present.
     package var peerStreamLimit: Int {
         guard unsafe session != nil else { return 0 }
         let limit = unsafe nghttp2_session_get_remote_settings(
@@ -115,19 +115,19 @@ package final class HTTP2ClientSession {
         return Int(limit)
     }
 
-    /// It has sent GOAWAY, or no stream id is left: streams that are open go on to their end.
+    /// Whether it has sent GOAWAY, or no stream id is left: open streams continue to their end.
     package var isGoingAway: Bool {
         unsafe client.pointee.isGoingAway || session == nil
             || nghttp2_session_check_request_allowed(session) == 0
     }
 
-    /// What GOAWAY said: a code of RFC 9113, and at most 200 bytes of text.
+    /// The content of GOAWAY: a code of RFC 9113, and at most 200 bytes of debug data.
     package var goaway: (code: UInt32, text: String)? {
         guard unsafe client.pointee.isGoingAway else { return nil }
         return unsafe (client.pointee.goawayCode, client.pointee.goawayText.text)
     }
 
-    /// Nothing more is to be read or written: the connection may be closed.
+    /// Whether nothing more is to be read or written: the connection may be closed.
     package var isOver: Bool {
         unsafe session == nil
             || nghttp2_session_want_read(session) == 0
@@ -136,7 +136,7 @@ package final class HTTP2ClientSession {
 
     package var openStreams: Int { unsafe client.pointee.openCount }
 
-    /// How many requests `submit` would take now: none before the peer's SETTINGS.
+    /// How many requests `submit` would accept now: none before the peer's SETTINGS.
     package var freeStreams: Int {
         guard hasSettings, !isGoingAway else { return 0 }
         return max(0, min(settings.maximumStreams, peerStreamLimit) - openStreams)
@@ -144,17 +144,17 @@ package final class HTTP2ClientSession {
 
     package var pingsAnswered: Int { unsafe client.pointee.pingsAnswered }
 
-    /// Bytes that `drain` has given so far.
+    /// The bytes that `drain` has returned so far.
     package var drainedBytes: Int { unsafe client.pointee.drainedBytes }
 
     // MARK: In and out
 
-    /// Takes in one request; nothing is sent before `drain`.
+    /// Submits one request; nothing is sent before `drain`.
     ///
     /// - Parameters:
-    ///   - batch: Kept until it has ended.
-    ///   - index: Which of the batch.
-    ///   - tag: Names it in its completion.
+    ///   - batch: Retained until the request has ended.
+    ///   - index: The request's index in the batch.
+    ///   - tag: Identifies it in its completion.
     /// - Returns: The stream, for `cancel`.
     /// - Throws: `Refusal`; it will not complete then.
     package func submit(
@@ -206,19 +206,20 @@ package final class HTTP2ClientSession {
         unsafe pairs = .allocate(capacity: count)
     }
 
-    /// Requests are in here of which nothing has been drained.
+    /// Whether there are requests of which nothing has been drained.
     package var hasUndrainedRequests: Bool { unsafe client.pointee.unsent != nil }
 
-    /// Heads have been drained whose bodies the peer's windows hold up, or the caller's pace.
+    /// Whether there are requests whose head has been drained and whose body waits for the peer's
+    /// windows, or for the caller.
     package var hasUnfinishedRequests: Bool { unsafe client.pointee.unfinishedCount > 0 }
 
-    /// Bytes of bodies that `drain` has given so far.
+    /// The bytes of bodies that `drain` has returned so far.
     package var drainedBodyBytes: Int { unsafe client.pointee.bodyBytes }
 
-    /// Resets a stream that is still open; its request completes at a later `drain`.
+    /// Resets an open stream; its request completes at a later `drain`.
     ///
     /// - Returns: Whether the end of it has not been drained, so that it never will be: no peer can
-    ///   have taken it for a request.
+    ///   have processed it as a request.
     @discardableResult
     package func cancel(stream: Int32) -> Bool {
         if recallUnfinished(stream: stream) { return true }
@@ -226,9 +227,9 @@ package final class HTTP2ClientSession {
         return false
     }
 
-    /// Cancels a stream that is still open, unless the end of its request has been drained.
+    /// Cancels an open stream, unless the end of its request has been drained.
     ///
-    /// - Returns: Whether it never will be.
+    /// - Returns: Whether the end never will be.
     package func recallUnfinished(stream: Int32) -> Bool {
         if recall(stream: stream) { return true }
         guard unsafe session != nil,
@@ -239,7 +240,7 @@ package final class HTTP2ClientSession {
         return true
     }
 
-    /// Cancels a stream that is still open, unless something of it has been drained.
+    /// Cancels an open stream, unless a part of it has been drained.
     ///
     /// - Returns: Whether nothing of it ever will be.
     package func recall(stream: Int32) -> Bool {
@@ -256,10 +257,10 @@ package final class HTTP2ClientSession {
         unsafe nghttp2_submit_rst_stream(session, flags, stream, HTTP2.ErrorCode.cancel)
     }
 
-    /// After `abandon` nothing is taken in any more. A server that says much more than was asked for
-    /// (`FrameBudget`) makes the connection unusable.
+    /// Takes received bytes. After `abandon` nothing is accepted any more. A server that sends much
+    /// more than was requested (`FrameBudget`) makes the connection unusable.
     ///
-    /// - Throws: When the connection is unusable: drain once more, close it, `abandon`.
+    /// - Throws: If the connection is unusable: drain once more, close it, `abandon`.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2SessionError) {
         guard unsafe session != nil, let start = bytes.baseAddress else { return }
         let pointer = unsafe start.assumingMemoryBound(to: UInt8.self)
@@ -270,14 +271,14 @@ package final class HTTP2ClientSession {
         }
     }
 
-    /// Appends what there is to send.
+    /// Appends the bytes to send.
     ///
     /// - Parameters:
-    ///   - buffer: Where to.
-    ///   - limit: Bytes after which the rest stays where it is; whole frames are given, so it may
+    ///   - buffer: Gets the bytes.
+    ///   - limit: The bytes after which the rest stays in the session; frames are whole, so it may
     ///     be up to one frame more.
     /// - Returns: Whether there may be more.
-    /// - Throws: When the connection is unusable.
+    /// - Throws: If the connection is unusable.
     @discardableResult
     package func drain(
         into buffer: inout [UInt8],
@@ -296,13 +297,13 @@ package final class HTTP2ClientSession {
         return unsafe session != nil
     }
 
-    /// `pingsAnswered` counts the answers.
+    /// Sends a PING; `pingsAnswered` counts the answers.
     package func ping() throws(HTTP2SessionError) {
         guard unsafe session != nil else { return }
         try check(unsafe nghttp2_submit_ping(session, 0, nil))
     }
 
-    /// GOAWAY, for a connection that is to be closed.
+    /// Submits GOAWAY, for a connection that will be closed.
     package func terminate() {
         guard unsafe session != nil else { return }
         unsafe nghttp2_session_terminate_session(session, HTTP2.ErrorCode.noError)
@@ -310,7 +311,7 @@ package final class HTTP2ClientSession {
 
     // MARK: Completions
 
-    /// Takes what has ended since the last time, in that order. `body` may submit.
+    /// Takes the completions since the last call, in order. `body` may submit.
     package func takeCompletions(_ body: (HTTP2.Completion) -> Void) {
         var record = unsafe client.pointee.firstFinished
         unsafe client.pointee.firstFinished = nil
@@ -331,8 +332,8 @@ package final class HTTP2ClientSession {
         }
     }
 
-    /// What this one and the next ones have received, in one array for them all: no more after the
-    /// first that goes beyond `sharedBytes`.
+    /// Collects the answers of this request and the next ones in one array: it ends after the first
+    /// that exceeds `sharedBytes`.
     private static func answers(
         from first: StreamRecord.Pointer
     ) -> (storage: [UInt8], end: StreamRecord.Pointer?) {
@@ -354,11 +355,12 @@ package final class HTTP2ClientSession {
         return unsafe (storage, end)
     }
 
-    /// The connection is over: every request that is open completes. Nothing happens to it any more.
+    /// Ends the session with its connection: every open request completes. Nothing happens to the
+    /// session any more.
     ///
     /// - Parameters:
-    ///   - writtenBytes: How much of what was drained the socket has taken. What ends beyond it
-    ///     was not sent, nor what has not been drained to its end.
+    ///   - writtenBytes: How many drained bytes the socket has taken. A request that ends beyond
+    ///     them was not sent, nor one that has not been drained to its end.
     ///   - body: Takes these completions, and those not yet taken.
     package func abandon(writtenBytes: Int, _ body: (HTTP2.Completion) -> Void) {
         takeCompletions(body)

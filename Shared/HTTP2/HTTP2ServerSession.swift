@@ -9,7 +9,7 @@ package final class HTTP2ServerSession {
         package var maxConcurrentStreams: Int
         /// How much of each body the peer may send before it is read.
         package var initialWindowBytes: Int
-        /// Names, values and 32 bytes a field, as RFC 9113 counts.
+        /// The limit of a head: names, values and 32 bytes a field, as RFC 9113 counts.
         package var maximumHeadBytes: Int
 
         package init(maxConcurrentStreams: Int, initialWindowBytes: Int, maximumHeadBytes: Int) {
@@ -21,39 +21,39 @@ package final class HTTP2ServerSession {
 
     private struct OutgoingBody {
         var bytes: OutgoingBytes
-        /// More is to come.
+        /// Whether more will follow.
         var isOpen = false
-        /// libnghttp2 found nothing to send, and has to be told when there is.
+        /// Whether libnghttp2 found nothing to send, and must be notified when there is more.
         var isDeferred = false
     }
 
     private var session: OpaquePointer?
     private let settings: Settings
     private var events: [HTTP2.ServerEvent] = []
-    /// Header blocks that are coming in.
+    /// Incomplete header blocks.
     private var heads: [Int32: HTTP2.RequestHead] = [:]
     private var bodies: [Int32: OutgoingBody] = [:]
-    /// What the bodies of all its answers take of memory, and what of them was not let through.
+    /// The memory of all answers' bodies, and the part of them that was not sent.
     package private(set) var heldBytes = 0
     package private(set) var unsentBytes = 0
-    /// What the peer's windows have let through of all of them, ever.
+    /// The total of body bytes that the peer's windows have let through.
     package private(set) var sentBodyBytes = 0
     private var floods = FloodGuard()
-    /// Why no more is taken in.
+    /// The reason why no more input is accepted.
     private var flood: StaticString?
     /// Streams that we reset, which says nothing about the peer.
     private var ownResets: Set<Int32> = []
-    /// Of the header block that is coming in: frames after its first, and bytes in all.
+    /// The frames of the present header block after its first, and its bytes.
     private var continuations = 0
     private var blockBytes = 0
 
-    /// A block within its bound has no need of more: frames hold 16 KiB.
+    /// The most CONTINUATION frames: frames hold 16 KiB, so a block within its limit needs no more.
     private static let maximumContinuations = 16
 
-    /// What RFC 9113 does not define; those that it does stand before them.
+    /// The frame types that RFC 9113 does not define; the defined ones come before them.
     private static let unknownTypes = UInt8(NGHTTP2_CONTINUATION.rawValue + 1)...UInt8.max
 
-    /// The settings, and the connection's window, are the first that `drain` gives.
+    /// Makes a session. The settings, and the connection's window, are the first output of `drain`.
     package init(_ settings: Settings) throws(HTTP2SessionError) {
         self.settings = settings
         var callbacks: OpaquePointer?
@@ -64,11 +64,11 @@ package final class HTTP2ServerSession {
         var options: OpaquePointer?
         try check(unsafe nghttp2_option_new(&options))
         defer { unsafe nghttp2_option_del(options) }
-        // Streams that are over are not kept for a tree of priorities that nobody asks.
+        // Closed streams are not retained for a priority tree, which is not used.
         unsafe nghttp2_option_set_no_closed_streams(options, 1)
-        // Its own count takes each piece that a CONTINUATION comes in for one; `beganFrame` counts.
+        // The library's own count includes each fragment of a CONTINUATION; `beganFrame` counts.
         unsafe nghttp2_option_set_max_continuations(options, 1 << 20)
-        // Told of frames whose types it does not know, it would skip them unseen otherwise.
+        // Without this it would skip frames of unknown types silently.
         for type in Self.unknownTypes {
             unsafe nghttp2_option_set_user_recv_extension_type(options, type)
         }
@@ -80,7 +80,7 @@ package final class HTTP2ServerSession {
             entry(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings.maximumHeadBytes),
         ]
         try check(unsafe nghttp2_submit_settings(session, 0, entries, entries.count))
-        // As much for all streams together as for four of them.
+        // The connection's window is that of four streams.
         let window = Int32(clamping: settings.initialWindowBytes * 4)
         try check(unsafe nghttp2_session_set_local_window_size(session, 0, 0, window))
     }
@@ -89,8 +89,8 @@ package final class HTTP2ServerSession {
 
     // MARK: Bytes
 
-    /// Takes what the peer sent. A mistake of the peer that ends the connection is no error here:
-    /// `drain` then gives the GOAWAY, and `isFinished` turns true.
+    /// Takes received bytes. A peer's mistake that ends the connection does not throw: `drain` then
+    /// returns the GOAWAY, and `isFinished` turns true.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2SessionError) {
         guard let base = bytes.baseAddress else { return }
         let start = unsafe base.assumingMemoryBound(to: UInt8.self)
@@ -105,7 +105,7 @@ package final class HTTP2ServerSession {
         if taken < 0 { try check(Int32(clamping: taken)) }
     }
 
-    /// The GOAWAY of a session that has failed: what is still queued in it is not sent.
+    /// Returns the GOAWAY of a failed session: its queued output is not sent.
     package func lastWords(_ error: HTTP2SessionError) -> [UInt8] {
         var bytes: [UInt8] = [0, 0, 8, UInt8(NGHTTP2_GOAWAY.rawValue), 0, 0, 0, 0, 0]
         for number in [UInt32(lastStreamID), error.errorCode] {
@@ -119,8 +119,8 @@ package final class HTTP2ServerSession {
         return events
     }
 
-    /// What is to be sent, at least one frame and about `limit` bytes at most; empty when there is
-    /// nothing.
+    /// Returns the bytes to send, at least one frame and about `limit` bytes at most; empty if
+    /// there are none.
     package func drain(limit: Int = 256 * 1024) -> [UInt8] {
         var output: [UInt8] = []
         while output.count < limit {
@@ -132,7 +132,7 @@ package final class HTTP2ServerSession {
         return output
     }
 
-    /// Nothing will be read or sent any more.
+    /// Whether nothing more will be read or sent.
     package var isFinished: Bool {
         unsafe nghttp2_session_want_read(session) == 0
             && nghttp2_session_want_write(session) == 0
@@ -140,8 +140,8 @@ package final class HTTP2ServerSession {
 
     // MARK: Answers
 
-    /// Answers one stream. A stream that is gone is not an error. Where the request is not read to
-    /// its end yet, the stream stays until it is, or is reset.
+    /// Answers one stream. A stream that is gone is not an error. If the request is not read to its
+    /// end yet, the stream stays until it is, or is reset.
     ///
     /// Field names must be lower case. With `isOpen`, more of the body follows by `append`.
     package func submitResponse(
@@ -168,7 +168,7 @@ package final class HTTP2ServerSession {
         try check(status)
     }
 
-    /// Adds to an open body; none is there when its stream is gone.
+    /// Appends to an open body; ignored if its stream is gone.
     package func append(stream: Int32, _ bytes: [UInt8]) throws(HTTP2SessionError) {
         guard bodies[stream]?.isOpen == true, var body = takeOut(stream) else { return }
         body.bytes.append(bytes)
@@ -176,7 +176,7 @@ package final class HTTP2ServerSession {
         try resume(stream)
     }
 
-    /// Weighed by `heldBytes` and `unsentBytes`, until it is taken out.
+    /// Stores a body, counted by `heldBytes` and `unsentBytes` until it is taken out.
     private func keep(_ body: OutgoingBody, of stream: Int32) {
         heldBytes += body.bytes.heldBytes
         unsentBytes += body.bytes.count
@@ -196,7 +196,7 @@ package final class HTTP2ServerSession {
         try resume(stream)
     }
 
-    /// What of an answer's body the peer's windows have not let through.
+    /// Returns the bytes of an answer's body that the peer's windows have not let through.
     package func unsentBytes(stream: Int32) -> Int {
         bodies[stream]?.bytes.count ?? 0
     }
@@ -220,11 +220,11 @@ package final class HTTP2ServerSession {
 
     // MARK: Ending
 
-    /// The newest stream that was taken in.
+    /// The newest accepted stream.
     package var lastStreamID: Int32 { unsafe nghttp2_session_get_last_proc_stream_id(session) }
 
-    /// GOAWAY: streams beyond `lastStreamID` are dropped, the others go on to their end, then the
-    /// session is finished.
+    /// Submits GOAWAY: streams beyond `lastStreamID` are dropped, the others continue to their end,
+    /// then the session is finished.
     package func goaway(
         lastStreamID: Int32? = nil,
         code: UInt32 = HTTP2.ErrorCode.noError,
@@ -236,14 +236,14 @@ package final class HTTP2ServerSession {
         try check(unsafe nghttp2_submit_goaway(session, 0, odd, code, data, data.count))
     }
 
-    /// GOAWAY that only announces the end: streams that are on their way are still taken.
+    /// Submits a GOAWAY that only announces the end: streams in flight are still accepted.
     package func announceEnd() throws(HTTP2SessionError) {
         try check(unsafe nghttp2_submit_shutdown_notice(session))
     }
 
-    // MARK: From libnghttp2
+    // MARK: Calls from libnghttp2
 
-    /// A frame's header is here. False when the peer sends what only makes work.
+    /// Notes a frame's header. Returns false if the peer exceeds a flood limit.
     func beganFrame(_ type: UInt8, flags: UInt8, length: Int) -> Bool {
         switch UInt32(type) {
         case NGHTTP2_HEADERS.rawValue:
@@ -263,7 +263,7 @@ package final class HTTP2ServerSession {
         case NGHTTP2_WINDOW_UPDATE.rawValue:
             return spend(.windowUpdate, "WINDOW_UPDATE frames")
         case NGHTTP2_RST_STREAM.rawValue:
-            // Counted where its stream ends.
+            // Counted when its stream ends.
             break
         default:
             return spend(.control, "control frames")
@@ -285,8 +285,8 @@ package final class HTTP2ServerSession {
         events.append(.opened(stream: stream))
     }
 
-    /// Counts a field, and says whether it is wanted; nil when the block goes so far beyond its
-    /// bound that nobody means it, as when few bytes name a long entry of the table again and again.
+    /// Counts a field, and returns whether it is wanted; nil if the block exceeds its limit so far
+    /// that it must be an attack, as when few bytes name a long entry of the table repeatedly.
     func wantsField(_ stream: Int32, bytes: Int) -> Bool? {
         guard let size = heads[stream]?.sizeBytes else { return false }
         heads[stream]?.sizeBytes = size + bytes + 32
@@ -324,7 +324,7 @@ package final class HTTP2ServerSession {
 
     func ended(_ stream: Int32) { events.append(.end(stream: stream)) }
 
-    /// False when too many streams ended so.
+    /// Notes a closed stream. Returns false if too many streams ended with an error.
     func closed(_ stream: Int32, _ code: UInt32) -> Bool {
         heads[stream] = nil
         _ = takeOut(stream)
@@ -350,7 +350,7 @@ package final class HTTP2ServerSession {
     enum BodyPart {
         case some(Int)
         case last(Int)
-        /// There is nothing now.
+        /// Nothing is available now.
         case later
     }
 }

@@ -1,20 +1,20 @@
-/// Bytes on their way out, taken from the front part by part. What was taken is let go of as it goes,
-/// so that a reader who stops before the end keeps no more than twice what he has not read.
+/// Bytes to send, taken from the front part by part. Taken bytes are released on the way, so that a
+/// reader that stops early holds at most twice the unread bytes.
 package struct OutgoingBytes {
     private var bytes: [UInt8]
     private var taken = 0
 
-    /// Below it, what was taken is not worth a copy of the rest.
+    /// The taken bytes below which moving the rest is not worth it.
     private static let leastLetGo = 256 * 1024
 
     package init(_ bytes: [UInt8] = []) { self.bytes = bytes }
 
-    /// Not taken yet.
+    /// The bytes not taken yet.
     package var count: Int { bytes.count - taken }
 
     package var isEmpty: Bool { count == 0 }
 
-    /// In memory.
+    /// The bytes in memory.
     package var heldBytes: Int { bytes.count }
 
     package mutating func append(_ more: [UInt8]) {
@@ -22,13 +22,13 @@ package struct OutgoingBytes {
         if bytes.isEmpty { bytes = more } else { bytes.append(contentsOf: more) }
     }
 
-    /// Has more written to the end.
+    /// Lets `write` append to the end.
     package mutating func append(_ write: (inout [UInt8]) -> Void) {
         if isEmpty { clear() }
         write(&bytes)
     }
 
-    /// Hands the next bytes to `body`, as an array of their own only where they are not all.
+    /// Passes the next bytes to `body`; copied only if they are not all.
     package mutating func take(upTo limit: Int, _ body: ([UInt8]) -> Void) {
         let end = min(bytes.count, taken + limit)
         if taken == 0, end == bytes.count {
@@ -39,7 +39,7 @@ package struct OutgoingBytes {
         took(end - taken)
     }
 
-    /// Copies the next bytes to where they are wanted.
+    /// Copies the next bytes into a buffer.
     ///
     /// - Returns: How many.
     package mutating func take(into buffer: UnsafeMutableBufferPointer<UInt8>) -> Int {
@@ -61,7 +61,7 @@ package struct OutgoingBytes {
         }
     }
 
-    /// Drops all, and of its memory what goes beyond `kept` bytes.
+    /// Drops all bytes, and the memory beyond `kept` bytes.
     package mutating func clear(keeping kept: Int = 64 * 1024) {
         bytes.removeAll(keepingCapacity: bytes.capacity <= kept)
         taken = 0

@@ -2,9 +2,9 @@ internal import CNGHTTP2
 internal import Glibc
 
 extension HTTP2 {
-    /// Requests that are handed over together, one after the other in one piece of memory, which is
-    /// where libnghttp2 reads them: none of them has a text or a body of its own. Once one of them
-    /// is submitted, none is added.
+    /// Requests that are sent together, in one block of memory, from which libnghttp2 reads them:
+    /// no request has a string or a body of its own. Once one of them is submitted, none may be
+    /// added.
     ///
     /// Built by one thread, then read by the one that submits.
     @safe
@@ -12,8 +12,8 @@ extension HTTP2 {
         private let requests: UnsafeMutablePointer<RequestRecords>
 
         /// - Parameters:
-        ///   - count: How many there will be, more or less.
-        ///   - bytes: What their texts and bodies will take, more or less.
+        ///   - count: The expected number of requests.
+        ///   - bytes: The expected size of their strings and bodies.
         package init(count: Int = 16, bytes: Int = 4096) {
             unsafe requests = .allocate(capacity: 1)
             unsafe requests.initialize(
@@ -30,11 +30,11 @@ extension HTTP2 {
         package var count: Int { unsafe requests.pointee.count }
 
         /// - Parameters:
-        ///   - template: What it shares with others.
-        ///   - path: With its query; of both parts, one after the other.
-        ///   - value: Of the template's first varying field, if any.
-        ///   - values: Of the other varying fields.
-        ///   - body: Copied, unless it is the one before.
+        ///   - template: The part that it shares with others.
+        ///   - path: With its query, in two parts that are concatenated.
+        ///   - value: The value of the template's first varying field, if any.
+        ///   - values: The values of the other varying fields.
+        ///   - body: Copied, unless it is the previous one.
         package func add(
             _ template: RequestTemplate,
             path: (String, String),
@@ -45,14 +45,14 @@ extension HTTP2 {
             unsafe requests.pointee.add(template, path, value, values, body)
         }
 
-        /// From now on nothing moves.
+        /// Returns a request; from now on its memory does not move.
         func fixed(_ index: Int) -> RequestRecords.Item { unsafe requests.pointee.fixed(index) }
 
         func body(of item: RequestRecords.Item) -> UnsafeMutablePointer<UInt8> {
             unsafe requests.pointee.body(of: item)
         }
 
-        /// Points the pairs of a valid request, which its template has filled, to its texts.
+        /// Points the pairs of a valid request, which its template has filled, to its strings.
         func point(
             _ pairs: UnsafeMutablePointer<nghttp2_nv>,
             of item: RequestRecords.Item,
@@ -64,14 +64,15 @@ extension HTTP2 {
     }
 }
 
-/// What a batch holds, at an address of its own.
+/// The memory of a batch, at an address of its own.
 @safe
 struct RequestRecords {
     @safe
     struct Item {
-        /// Kept by `templates`.
+        /// Retained by `templates`.
         let template: Unmanaged<HTTP2.RequestTemplate>
-        /// Of the path and each varying value: a count of four bytes, and the text.
+        /// The offset of the path and the varying values: each a length of four bytes, and the
+        /// string.
         let texts: Int
         let body: Int
         let bodyCount: Int
@@ -85,7 +86,7 @@ struct RequestRecords {
     private var byteCount = 0
     private var byteCapacity: Int
     private var templates: [HTTP2.RequestTemplate] = []
-    /// The body that was laid down last, and where: the pushes of a broadcast have the same.
+    /// The last body and its offset: the pushes of a broadcast share one.
     private var lastBody: (source: [UInt8], offset: Int) = ([], 0)
     private var isFixed = false
 
@@ -108,7 +109,7 @@ struct RequestRecords {
         _ values: [String],
         _ body: [UInt8]
     ) {
-        precondition(!isFixed, "the batch is on its way")
+        precondition(!isFixed, "the batch is in flight")
         if templates.last !== template { templates.append(template) }
         let texts = byteCount
         var isValid = place(path.0, path.1)
@@ -147,7 +148,7 @@ struct RequestRecords {
         unsafe UnsafeMutableRawPointer(bytes + start)
             .storeBytes(of: UInt32(truncatingIfNeeded: length), as: UInt32.self)
         let text = unsafe bytes + start + 4
-        // Without a branch, so that many bytes are looked at together.
+        // Without a branch, so that many bytes are checked together.
         var bad: UInt8 = 0
         for index in 0..<length {
             let byte = unsafe text[index]
@@ -176,7 +177,7 @@ struct RequestRecords {
     }
 
     private mutating func place(_ body: [UInt8]) -> Int {
-        // The other one is kept, so no new one can lie in its place.
+        // The previous body is retained, so no other can have its address.
         let isSame = unsafe body.withUnsafeBufferPointer { body in
             unsafe lastBody.source.withUnsafeBufferPointer { last in
                 unsafe body.baseAddress == last.baseAddress && body.count == last.count
@@ -212,7 +213,7 @@ struct RequestRecords {
         unsafe items = unsafe larger
     }
 
-    // MARK: For the session
+    // MARK: Access by the session
 
     mutating func fixed(_ index: Int) -> Item {
         precondition((0..<count).contains(index))

@@ -1,19 +1,19 @@
 internal import CNGHTTP2
 internal import Glibc
 
-/// Where one libnghttp2 session has its memory from: a request takes and gives back a handful of
-/// small blocks of few sizes, which are kept here for the next one. At an address of its own, which
-/// outlives the session.
+/// The allocator of one libnghttp2 session: a request allocates and frees a handful of small blocks
+/// of few sizes, which are reused for the next one. At an address of its own, which outlives the
+/// session.
 @safe
 struct SessionMemory {
     typealias Pointer = UnsafeMutablePointer<SessionMemory>
 
-    /// In front of each block; as large as the alignment that libnghttp2 may expect.
+    /// Precedes each block; as large as the alignment that libnghttp2 may expect.
     @safe
     private struct Header {
-        /// Of the class below; `unkept` where it came from libc alone.
+        /// The index of its size class; `unkept` if it came directly from libc.
         var index: Int
-        /// While it is kept.
+        /// The next free block, while it is free.
         var next: UnsafeMutableRawPointer?
     }
 
@@ -26,7 +26,7 @@ struct SessionMemory {
     private static let step = 64
     private static let classes = 16
     private static let unkept = -1
-    /// Of one class, 1 MiB at most: what so many streams need.
+    /// The most free blocks of one class, at most 1 MiB: enough for as many streams.
     private static let keptBlocks = 1024
 
     private let kept: UnsafeMutablePointer<Class>
@@ -42,7 +42,7 @@ struct SessionMemory {
         return unsafe memory
     }
 
-    /// Every block has been given back.
+    /// Frees the memory after every block has been returned.
     static func destroy(_ memory: Pointer) {
         for index in 0..<classes {
             while let block = unsafe memory.pointee.kept[index].first {
@@ -114,7 +114,7 @@ struct SessionMemory {
         return unsafe larger
     }
 
-    /// What libnghttp2 calls; it copies this.
+    /// Returns the functions that libnghttp2 calls; it copies this struct.
     static func functions(_ memory: Pointer) -> nghttp2_mem {
         unsafe nghttp2_mem(
             mem_user_data: memory,

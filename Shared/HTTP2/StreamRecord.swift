@@ -1,33 +1,33 @@
 internal import CNGHTTP2
 internal import Glibc
 
-/// One request and what has come of its answer, in one block of raw memory: libnghttp2 knows it by
-/// its address, so its callbacks neither retain nor release anything.
+/// One request and the received part of its answer, in one block of raw memory: libnghttp2
+/// identifies it by its address, so its callbacks neither retain nor release anything.
 ///
-/// Behind it, in the same block, is room for a small answer.
+/// The same block has room for a small answer after it.
 @safe
 struct StreamRecord {
     typealias Pointer = UnsafeMutablePointer<StreamRecord>
 
     var next: Pointer?
     var previous: Pointer?
-    /// Retained until the block is freed: the request's texts and body lie in there.
+    /// Retained until the block is freed: it holds the request's strings and body.
     let batch: Unmanaged<HTTP2.RequestBatch>
     let tag: Int
     let body: UnsafeMutablePointer<UInt8>
     let bodyCount: Int
     var bodyRead = 0
     var stream: Int32 = 0
-    /// How many bytes had been drained before its first: `unsent` while none has.
+    /// The number of bytes drained before its first: `unsent` while none has been.
     var sentFrom = unsent
     var status: Int32 = 0
     var errorCode: UInt32 = 0
-    /// The peer has ended its side.
+    /// Whether the peer has ended its side.
     var isWhole = false
     var isTooLarge = false
-    /// Its head has been drained, and the end of its body has not.
+    /// Whether its head has been drained, and the end of its body has not.
     var isUnfinished = false
-    /// Its head does not go into frames.
+    /// Whether its head does not fit into frames.
     var isUnsendable = false
     var ownsAnswer = false
     var answer: UnsafeMutablePointer<UInt8>
@@ -37,11 +37,11 @@ struct StreamRecord {
 
     static let unsent = Int.max
 
-    /// What a provider's 200 fits into.
+    /// Enough for a provider's 200.
     static let roomForAnswer = 192
     static let blockBytes = MemoryLayout<StreamRecord>.stride + roomForAnswer
 
-    /// Makes room for more of the answer; the old place is freed unless it lies in the block.
+    /// Makes room for more of the answer; the old memory is freed unless it is in the block.
     mutating func reserve(_ count: Int) {
         guard answerCount + count > answerCapacity else { return }
         let capacity = max(answerCapacity * 2, answerCount + count, 1024)
@@ -64,14 +64,14 @@ struct StreamRecord {
         answerCount += 2
     }
 
-    /// Frees what it holds; its block is the caller's.
+    /// Frees its memory; the block belongs to the caller.
     static func empty(_ record: Pointer) {
         if unsafe record.pointee.ownsAnswer { unsafe record.pointee.answer.deallocate() }
         unsafe record.pointee.batch.release()
     }
 }
 
-/// What the callbacks of one client session share, at an address of its own.
+/// The state that the callbacks of one client session share, at an address of its own.
 @safe
 struct ClientRecord {
     typealias Pointer = UnsafeMutablePointer<ClientRecord>
@@ -79,29 +79,29 @@ struct ClientRecord {
     /// Requests whose stream has not closed, newest first.
     var open: StreamRecord.Pointer?
     var openCount = 0
-    /// Of these the oldest of which no byte has been drained; nor has any of the newer ones, as
+    /// The oldest of these of which no byte has been drained; nor has any of the newer ones, as
     /// streams open in their order.
     var unsent: StreamRecord.Pointer?
-    /// Bytes that `drain` has given so far.
+    /// The bytes that `drain` has returned so far.
     var drainedBytes = 0
-    /// Of these, those of bodies.
+    /// The part of them from bodies.
     var bodyBytes = 0
-    /// Requests whose head has been drained, and the end of whose body has not.
+    /// The number of requests whose head has been drained, and the end of whose body has not.
     var unfinishedCount = 0
-    /// In the order in which they ended.
+    /// The ended requests, in the order in which they ended.
     var firstFinished: StreamRecord.Pointer?
     var lastFinished: StreamRecord.Pointer?
     var hasSettings = false
     var isGoingAway = false
     var goawayCode: UInt32 = 0
-    var goawayText: StreamText = StreamText()
+    var goawayText: GoAwayDebugData = GoAwayDebugData()
     var pingsAnswered = 0
     let maximumHeadBytes: Int
     let maximumBodyBytes: Int
-    /// Blocks for the next requests.
+    /// Free blocks for the next requests.
     var spare: StreamRecord.Pointer?
     var spareCount = 0
-    /// The last stream that was looked up: fields come one after the other.
+    /// The stream of the last lookup: fields come one after the other.
     var cachedStream: Int32 = 0
     var cached: StreamRecord.Pointer?
 
@@ -150,7 +150,7 @@ struct ClientRecord {
         if unsafe unsent == nil { unsafe unsent = unsafe record }
     }
 
-    /// The head of the oldest that was not drained goes out next.
+    /// Notes that the head of the oldest undrained request is sent next.
     mutating func sends(_ stream: Int32) {
         guard let record = unsafe unsent, unsafe record.pointee.stream == stream else { return }
         unsafe record.pointee.sentFrom = drainedBytes
@@ -159,14 +159,14 @@ struct ClientRecord {
         unsafe unsent = unsafe record.pointee.previous
     }
 
-    /// Its body has gone out whole, or its stream is over.
+    /// Notes that its body is completely sent, or that its stream has ended.
     mutating func ends(_ record: StreamRecord.Pointer) {
         guard unsafe record.pointee.isUnfinished else { return }
         unsafe record.pointee.isUnfinished = false
         unfinishedCount -= 1
     }
 
-    /// From the open ones to the finished ones.
+    /// Moves a request from the open to the finished ones.
     mutating func finish(_ record: StreamRecord.Pointer) {
         unsafe ends(record)
         let (next, previous) = unsafe (record.pointee.next, record.pointee.previous)
@@ -193,8 +193,8 @@ struct ClientRecord {
     }
 }
 
-/// The start of what a peer wrote into its GOAWAY.
-struct StreamText {
+/// The beginning of the debug data in a peer's GOAWAY.
+struct GoAwayDebugData {
     private(set) var text = ""
 
     mutating func set(_ bytes: UnsafeBufferPointer<UInt8>) {

@@ -1,7 +1,7 @@
 internal import Compression
 
 extension HTTPServerRequest {
-    /// Whether the body is not yet what its sender meant.
+    /// Whether the body still has a content coding that must be undone.
     package var isBodyCoded: Bool {
         guard !body.isEmpty else { return false }
         let (coding, count) = headers.first("content-encoding")
@@ -12,12 +12,11 @@ extension HTTPServerRequest {
     /// the charset there.
     private static let plainCodings: Set<String> = ["identity", "utf-8", "utf8"]
 
-    /// Gives the request its body as its sender meant it, without its `Content-Encoding`. Where the
-    /// router gives bodies as they are sent, this is the handler's to ask for, once it knows who calls:
-    /// until then nothing is inflated for anybody.
+    /// Undoes the `Content-Encoding` of the body. Where the router gives bodies as sent, the
+    /// handler calls this once the client is authenticated: nothing is inflated before.
     ///
-    /// - Throws: 413 beyond the route's bound, 415 for a coding that is not ours, or more than one, 400
-    ///   for broken bytes, 503 where there is no room for what comes out.
+    /// - Throws: 413 beyond the route's limit, 415 for an unsupported coding or more than one, 400
+    ///   for broken bytes, 503 if there is no room for the result.
     package mutating func decodeBody() throws(HTTPProblem) {
         guard isBodyCoded else { return }
         do throws(HTTPProblem) {
@@ -28,17 +27,17 @@ extension HTTPServerRequest {
         }
     }
 
-    /// The same for routes that take large bodies, a few kilobytes of which may be all of it: inflated
-    /// where the loop does not wait for it.
+    /// Undoes the coding for routes that take large bodies, which may inflate from a few kilobytes,
+    /// without blocking the loop.
     ///
-    /// - Parameter elsewhere: Runs what it is given there.
-    /// - Throws: As `decodeBody()`, and what `elsewhere` throws.
+    /// - Parameter elsewhere: Runs its argument off the loop.
+    /// - Throws: As `decodeBody()`, and the errors of `elsewhere`.
     package mutating func decodeBody(
         _ elsewhere: (@escaping @Sendable () throws -> [UInt8]) async throws -> [UInt8]
     ) async throws {
         guard isBodyCoded else { return }
         var coded = self
-        // Both are the loop's.
+        // Both belong to the loop.
         coded.heldBody = nil
         coded.caller = .always
         do {
@@ -53,14 +52,14 @@ extension HTTPServerRequest {
     private mutating func take(_ decoded: [UInt8]) throws(HTTPProblem) {
         let sent = body.count
         put(decoded)
-        // What was sent is kept beside it, by whoever gave the request.
+        // The owner of the request still holds the sent bytes, too.
         try heldBody?.hold(sent + decoded.count)
     }
 
-    /// The same by what the body's first bytes are, for clients whose headers name another coding than
-    /// they used, or none.
+    /// Undoes the coding that the first bytes of the body show, for clients whose headers name
+    /// another coding, or none.
     ///
-    /// - Returns: The body as its sender meant it.
+    /// - Returns: The decoded body.
     package func bodyByItsBytes() throws(HTTPProblem) -> [UInt8] {
         let isGzip = body.count > 1 && body[0] == 0x1f && body[1] == 0x8b
         guard isGzip else { return body }
@@ -70,7 +69,7 @@ extension HTTPServerRequest {
         return request.body
     }
 
-    /// The same, for whoever counts bytes and refusals himself.
+    /// Undoes the coding for callers that count the bytes and refusals themselves.
     mutating func undoBodyCoding() throws(HTTPProblem) {
         guard isBodyCoded else { return }
         put(try decodedBody(maximumBytes: heldBody?.maximumBytes ?? .max))
@@ -82,8 +81,8 @@ extension HTTPServerRequest {
         headers["content-length"] = String(decoded.count)
     }
 
-    /// The body as its sender meant it; no more than `maximumBytes` of it, and a buffer, are inflated.
-    /// Throws as `decodeBody`.
+    /// Returns the decoded body; inflates at most `maximumBytes` of it and one buffer. Throws as
+    /// `decodeBody`.
     package func decodedBody(maximumBytes: Int) throws(HTTPProblem) -> [UInt8] {
         guard isBodyCoded else { return body }
         let (name, count) = headers.first("content-encoding")

@@ -1,9 +1,9 @@
 internal import Synchronization
 
-/// Bytes that the requests of a loop share, and how many of them there may be. Usable from anywhere.
+/// A number of bytes that the requests of a loop share, and its limit. Thread-safe.
 final class ByteBudget: Sendable {
-    /// Never refused: who fills a budget with what is large must not shut out what is small, which the
-    /// number of connections bounds.
+    /// A size that is never refused: large items that fill the budget must not shut out small ones,
+    /// whose total the number of connections bounds.
     static let small = 16 * 1024
 
     let limit: Int
@@ -11,7 +11,7 @@ final class ByteBudget: Sendable {
 
     init(limit: Int) { self.limit = limit }
 
-    /// Counts `count` more, or fewer where it is negative; returns how many there are with them.
+    /// Adds `count`, which may be negative; returns the new total.
     @discardableResult
     func add(_ count: Int) -> Int { bytes.add(count, ordering: .relaxed).newValue }
 }

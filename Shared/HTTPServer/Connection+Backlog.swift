@@ -1,19 +1,19 @@
 internal import EventLoop
 internal import HTTP2
 
-/// Answers that wait for the peer: how much they are, and whether it reads them.
+/// Responses that wait for the peer: their size, and whether the peer reads them.
 extension Connection {
-    /// In memory.
+    /// The bytes of responses in memory.
     var heldBytes: Int {
         isClosed ? 0 : stream.pendingBytes + output.heldBytes + (driver?.heldBytes ?? 0)
     }
 
-    /// Whether another request may be begun beside the answers that the peer has not read.
+    /// Whether another request may begin beside the responses that the peer has not read.
     var hasRoomForAnswers: Bool {
         heldBytes < server.configuration.maximumHeldAnswerBytesPerConnection
     }
 
-    /// After each answer, and whenever output has moved.
+    /// Updates the count; called after each response, and whenever output has moved.
     func countHeldBytes() {
         let held = heldBytes
         server.countHeldBytes(of: self, held, before: countedBytes)
@@ -21,15 +21,15 @@ extension Connection {
         answerRoom.admit()
     }
 
-    func lookAtPace() {
+    func checkDrainRate() {
         if unreadBytes == 0 {
             pace = nil
         } else if pace == nil {
-            pace = AnswerPace(taken: takenBytes, at: .now)
+            pace = DrainRate(taken: takenBytes, at: .now)
         }
     }
 
-    /// Of its answers what a peer has to read at a pace, which are not the events of a stream.
+    /// The unread bytes that the peer must read at the minimum rate; event streams are exempt.
     private var unreadBytes: Int {
         guard let driver else { return backlogBytes }
         let events = streams.values.filter(\.stream.endsOnStop)
@@ -37,13 +37,13 @@ extension Connection {
         return max(0, driver.unsentBytes - events.reduce(0) { $0 + driver.backlog($1.ticket) })
     }
 
-    /// Of its answers, what the peer's system has.
+    /// The bytes of responses that the peer's system has taken.
     private var takenBytes: Int {
         guard let sent = driver?.sentBytes else { return stream.takenBytes }
         return max(0, sent - output.count - stream.untakenBytes)
     }
 
-    /// In how many seconds it will have read its answers; nil where it is too early to tell.
+    /// Returns the seconds until the peer has read its responses; nil if it is too early to tell.
     func secondsLeft(_ now: ContinuousClock.Instant) -> Double? {
         pace?.secondsLeft(held: heldBytes, taken: takenBytes, at: now)
     }

@@ -1,9 +1,9 @@
 internal import EventLoop
 internal import Observability
 
-/// Answers whose body is made while it is sent.
+/// Responses whose body is produced while it is sent.
 extension Connection {
-    /// Nil where no body is to follow, as when a HEAD is answered.
+    /// Returns nil if no body follows, as in the response to a HEAD.
     func startStream(
         _ response: HTTPServerResponse,
         of progress: RequestInProgress,
@@ -22,7 +22,7 @@ extension Connection {
         return writer
     }
 
-    /// Leaves an answer to whoever feeds it; its request's task ends.
+    /// Leaves a response to its feed, and ends the request's task.
     func leave(_ writer: HTTPBodyWriter, to feed: any HTTPStreamFeed) {
         handlers.removeValue(forKey: writer.ticket)
         writer.progress.request.caller.leaveRoom()
@@ -63,7 +63,7 @@ extension Connection {
         )
     }
 
-    /// Ends a streamed answer from this side; its handler learns it, and may take its time.
+    /// Ends a streamed response from this side; its handler is notified, and may take its time.
     func endStream(_ ticket: Int, _ reason: HTTPStreamEnded) {
         guard let writer = streams.removeValue(forKey: ticket) else { return }
         let isHeardOut = reason == .serverStops || reason == .finished
@@ -77,15 +77,15 @@ extension Connection {
         switch writer.stream.source {
         case .task: handlers[ticket]?.task?.cancel()
         case .feed(let feed):
-            // Its handler's task ends it where it has not begun.
+            // The handler's task ends it if it has not begun.
             guard handlers[ticket] == nil else { return }
             finished(writer)
             feed.ended(writer)
         }
     }
 
-    /// Ends a streamed answer that its peer does not read, unless it is one of events.
-    func dropUnread(_ ticket: Int) {
+    /// Ends a streamed response that the peer does not read, unless it is an event stream.
+    func discardUnread(_ ticket: Int) {
         if streams[ticket]?.stream.endsOnStop == false { endStream(ticket, .stalled) }
     }
 }

@@ -5,16 +5,16 @@ internal import Observability
 /// One accepted connection: its socket, its TLS session, its output of this turn. Confined to its
 /// loop's thread.
 ///
-/// States: open (handshake, then unknown protocol, then one driver), finishing (what is written
-/// goes out, then our side ends), lingering (the peer's last bytes are thrown away, so that the
-/// kernel does not cut off the answer with a reset), closed.
+/// States: open (handshake, then unknown protocol, then one driver), finishing (pending output is
+/// sent, then our side ends), lingering (the peer's last bytes are discarded, so that the kernel
+/// does not cut off the response with a reset), closed.
 final class Connection: @unchecked Sendable {
     let id: Int
     let server: ServerLoop
     let stream: TCPStream
     let scheme: String
     let openedAt = ContinuousClock.now
-    /// Whether the head of a request has come whole.
+    /// Whether the whole head of a request has arrived.
     var hasSentHead = false
     private(set) var clientCertificateSubject: String?
 
@@ -29,37 +29,38 @@ final class Connection: @unchecked Sendable {
     private(set) var isClosed = false
     private(set) var isStopping = false
     private var inputHasEnded = false
-    /// While the kernel has not taken all that was written.
+    /// Set while the kernel has not taken all output.
     private var progress: PeerProgress?
-    /// While answers wait for the peer.
-    var pace: AnswerPace?
-    /// What the loop knows of `heldBytes`.
+    /// Set while responses wait for the peer.
+    var pace: DrainRate?
+    /// The value of `heldBytes` that the loop has counted.
     var countedBytes = 0
     private var lingerDeadline: ContinuousClock.Instant?
-    /// Handlers that run, streams among them.
+    /// The running handlers, including streams.
     var handlers: [Int: Handler] = [:]
-    /// When the peer ended its side while it had an answer to wait for.
+    /// When the peer ended its side while a response was outstanding.
     private var leftAt: ContinuousClock.Instant?
     var streams: [Int: HTTPBodyWriter] = [:]
-    lazy var answerRoom = AnswerRoom(
+    lazy var answerRoom = LargeResponseGate(
         limit: server.configuration.maximumHeldAnswerBytesPerConnection,
         on: server.loop
     ) { [weak self] in self?.heldBytes ?? 0 }
 
-    /// Beyond it a driver makes no further output until the peer has read.
+    /// The backlog beyond which a driver produces no further output until the peer has read.
     private static let congestionBytes = 256 * 1024
-    /// What the kernel is given at once; it holds on to all of that until it has taken the last.
+    /// The most bytes given to the kernel at once; it holds all of them until it has taken the
+    /// last.
     private static let partBytes = 256 * 1024
     private static let lingerTime: Duration = .seconds(2)
-    /// A peer that sends no more may still read, which nothing but its silence tells from one that
-    /// has gone: for this long its requests are worth their work.
+    /// How long the requests of a peer that has ended its side are still worked on: it may still
+    /// read, and only its silence tells it from a peer that has gone.
     private static let patience: Duration = .seconds(1)
-    /// What a buffer may keep of its memory while it is empty: there are thousands of connections.
+    /// The most memory that an empty buffer may hold: there are thousands of connections.
     static let keptBytes = HTTP1Parser.keptBytes
 
     struct Handler {
         let request: RequestInProgress
-        /// None until the first suspension.
+        /// Nil until the first suspension.
         var task: Task<Void, Never>?
     }
 
@@ -94,7 +95,7 @@ final class Connection: @unchecked Sendable {
             if tls.peerHasFinished { inputEnded() }
         case .failure:
             server.instruments.refusedTLS.add(1)
-            // The alert says why, to whoever can read it.
+            // The alert gives the reason to a peer that can read it.
             if let alert = tls.drain() { stream.write(alert) }
             abandon()
         }
@@ -148,7 +149,7 @@ final class Connection: @unchecked Sendable {
 
     var isCongested: Bool { backlogBytes > Self.congestionBytes }
 
-    /// Written, and not taken by the kernel.
+    /// The bytes written that the kernel has not taken.
     var backlogBytes: Int { stream.pendingBytes + output.count }
 
     func send(_ bytes: [UInt8]) {
@@ -163,7 +164,7 @@ final class Connection: @unchecked Sendable {
         flushSoon()
     }
 
-    /// All that one turn writes goes out together.
+    /// Schedules one flush for all output of this turn.
     func flushSoon() {
         guard !flushIsDue, !isClosed else { return }
         flushIsDue = true
@@ -181,15 +182,15 @@ final class Connection: @unchecked Sendable {
         if isFinishing, !isLingering, output.isEmpty { linger() }
         if !streams.isEmpty, stream.pendingBytes == 0 { outputMoved() }
         if wasCongested, !isCongested, !isClosed {
-            // The kernel took it all at once, so no `written` comes.
+            // The kernel took everything at once, so `written` is not called.
             driver?.outputDrained()
             flushSoon()
         }
         countHeldBytes()
-        lookAtPace()
+        checkDrainRate()
     }
 
-    /// As much as the kernel takes, and one part more.
+    /// Writes as much as the kernel takes, and one part more.
     private func writeOutput() {
         while !output.isEmpty, stream.pendingBytes == 0 {
             output.take(upTo: Self.partBytes) { part in
@@ -219,11 +220,11 @@ final class Connection: @unchecked Sendable {
         for writer in streams.values { writer.outputMoved() }
     }
 
-    /// Sends what is written, then ends our side.
+    /// Sends the pending output, then ends our side.
     func finish() {
         guard !isFinishing, !isClosed else { return }
         isFinishing = true
-        // Whose answers are not there yet will get none.
+        // Outstanding requests will not get a response.
         callersLeft()
         flushSoon()
     }
@@ -235,7 +236,7 @@ final class Connection: @unchecked Sendable {
         if inputHasEnded, stream.pendingBytes == 0 { close() } else { stream.startReading() }
     }
 
-    /// Ends without an answer.
+    /// Ends without a response.
     private func abandon() {
         isFinishing = true
         linger()
@@ -271,7 +272,7 @@ final class Connection: @unchecked Sendable {
 
     var unansweredCount: Int { handlers.count }
 
-    /// Runs a handler; its answer comes to the driver, perhaps before this returns.
+    /// Runs a handler; the driver gets its response, perhaps before this returns.
     func run(_ progress: RequestInProgress, ticket: Int) {
         if progress.answerAtOnce() {
             progress.dropBody()
@@ -296,7 +297,8 @@ final class Connection: @unchecked Sendable {
         }
     }
 
-    /// Gives the answer to the driver; a streamed one's body has to be fed to the writer then.
+    /// Gives the response to the driver; returns the writer if the body is streamed and must be
+    /// fed.
     // Inlined, it would have copies of the answer in the frame of every request's task.
     @inline(never)
     private func deliver(_ progress: RequestInProgress, _ ticket: Int) -> HTTPBodyWriter? {
@@ -308,8 +310,8 @@ final class Connection: @unchecked Sendable {
         return startStream(response, of: progress, ticket)
     }
 
-    /// The answer, or that there is no room for it beside those that nobody reads. What was done by a
-    /// request is told in any case.
+    /// Returns the response, or 503 if there is no room for it beside unread responses. A request
+    /// that may have changed something always gets its response.
     private func held(
         _ response: consuming HTTPServerResponse,
         of progress: RequestInProgress
@@ -339,7 +341,7 @@ final class Connection: @unchecked Sendable {
         countHeldBytes()
     }
 
-    /// Nobody waits for the answer to this request any more.
+    /// Marks that the client no longer waits for the response to this request.
     func callerLeft(_ ticket: Int) {
         handlers[ticket]?.request.request.caller.leave()
     }
@@ -361,12 +363,12 @@ final class Connection: @unchecked Sendable {
             server.instruments.slowReaders.add(1)
             pace = nil
             if backlogBytes > 0 { return abort() }
-            driver?.dropUnread()
+            driver?.discardUnread()
         }
         if stream.pendingBytes > 0 {
             if hasStalled(now) { return abort() }
-            // What waits for the connection waits no less than that.
-            for writer in streams.values { writer.isHeldUp(now) }
+            // A stream that waits for the connection waits no less than that.
+            for writer in streams.values { writer.restartIdleTimer(now) }
         }
         for (ticket, writer) in streams {
             if let reason = writer.due(now, idleTimeout: server.configuration.idleTimeout) {
@@ -375,7 +377,7 @@ final class Connection: @unchecked Sendable {
         }
         if isClosed { return }
         if stream.pendingBytes > 0 {
-            // A body that does not come is called off whatever else the peer is busy with.
+            // A body that does not arrive is cancelled, however busy the peer is.
             if !isFinishing { driver?.tick(now) }
         } else if let lingerDeadline {
             if now >= lingerDeadline { close() }
@@ -383,7 +385,7 @@ final class Connection: @unchecked Sendable {
             driver.tick(now)
         } else if now >= openedAt + server.configuration.headTimeout {
             guard !firstBytes.isEmpty else { return abandon() }
-            // What began like a preface and went no further is told 408, as any slow head is.
+            // A prefix of the preface that stops there gets 408, like any slow head.
             start(HTTP1Connection(self))
             let first = firstBytes
             firstBytes = []

@@ -1,15 +1,15 @@
 internal import EventLoop
 
-/// One HTTP/1 connection: one request at a time, in order, until one of the two wants no more.
+/// One HTTP/1 connection: one request at a time, in order, until one side ends it.
 ///
-/// Requests that come early wait in the parser; when there is much of them, reading pauses.
+/// Early requests wait in the parser; reading pauses when there are many of them.
 final class HTTP1Connection: ProtocolDriver {
     private enum Phase {
         case reading
         case responding
-        /// The head of an answer is sent, and its body follows in parts.
+        /// The head of a response is sent, and its body follows in parts.
         case streaming
-        /// The last answer is written; nothing more is read.
+        /// The last response is written; nothing more is read.
         case closing
     }
 
@@ -26,15 +26,16 @@ final class HTTP1Connection: ProtocolDriver {
     private var currentKeepsAlive = true
     private var deadline: ContinuousClock.Instant?
     private var isIdle = false
-    /// The handler has returned, and no answer comes.
+    /// Whether the handler has returned without a response.
     private var isUnanswered = false
-    /// Counts requests, so that an answer that is late belongs to none.
+    /// Counts requests, so that a late response is not matched to another request.
     private var ticket = 0
-    /// Answered in this turn; what else has come waits, so that others get theirs.
+    /// Whether a request was answered in this turn; further ones wait, so that other connections
+    /// get their turn.
     private var hasHadTurn = false
     private var isPostponed = false
 
-    /// How much of later requests is taken in while one is answered.
+    /// The most bytes of later requests that are read while one is answered.
     private static let readAheadBytes = 64 * 1024
 
     init(_ connection: Connection) {
@@ -57,7 +58,7 @@ final class HTTP1Connection: ProtocolDriver {
         process()
         guard parser.bufferedBytes > Self.readAheadBytes else { return }
         if phase == .streaming {
-            // Without reading on, the end of the peer would not be seen.
+            // Without reading, the connection would not notice when the peer ends its side.
             connection.abort()
         } else if phase == .responding || isPostponed || connection.isCongested {
             connection.pauseReading()
@@ -66,13 +67,13 @@ final class HTTP1Connection: ProtocolDriver {
 
     func inputEnded() {
         inputHasEnded = true
-        // Whoever listens to a stream has no reason to end its own side, but for leaving.
+        // A client of a stream ends its own side only when it leaves.
         if phase == .streaming { connection.endStream(ticket, .disconnected) } else { process() }
     }
 
     func outputDrained() { process() }
 
-    /// Takes the next request out of what has come.
+    /// Takes the next request from the received bytes.
     private func process() {
         guard !isProcessing, !isPostponed else { return }
         isProcessing = true
@@ -92,7 +93,7 @@ final class HTTP1Connection: ProtocolDriver {
         }
     }
 
-    /// What is known of a request whose head could not be read.
+    /// The known part of a request whose head could not be read.
     private var unreadRequest: HTTPServerRequest? {
         parser.failedTarget.flatMap { target in
             HTTPServerRequest(
@@ -105,7 +106,7 @@ final class HTTP1Connection: ProtocolDriver {
         }
     }
 
-    /// Counts what has come of a body.
+    /// Counts the received bytes of a body.
     private func holdBody() {
         guard let current else { return }
         do throws(HTTPProblem) {
@@ -115,7 +116,7 @@ final class HTTP1Connection: ProtocolDriver {
         }
     }
 
-    /// The next turn of a connection that had more than one request.
+    /// Begins the next turn of a connection that had more than one request.
     func takeTurn() {
         isPostponed = false
         process()
@@ -190,7 +191,7 @@ final class HTTP1Connection: ProtocolDriver {
         }
     }
 
-    /// Answers a request that cannot be read to its end, so nothing after it can be either.
+    /// Refuses a request that cannot be read to its end; nothing after it can be read either.
     private func refuse(_ problem: HTTPProblem, of request: HTTPServerRequest? = nil) {
         server.instruments.refused(problem.status)
         let response =
@@ -275,13 +276,13 @@ final class HTTP1Connection: ProtocolDriver {
         process()
     }
 
-    // MARK: Streamed answers
+    // MARK: Streamed responses
 
     func startStream(_ ticket: Int, _ response: HTTPServerResponse) -> Bool {
         guard isOpen(ticket), let request = current?.request,
             sendsBody(response, to: request.method)
         else { return false }
-        // HTTP/1.0 knows a body's end only by the connection's.
+        // In HTTP/1.0 only the end of the connection marks the end of a body.
         currentKeepsAlive =
             currentKeepsAlive && !isStopping && request.protocolVersion == .http11
             && !response.headers.hasToken("close", in: "connection")
@@ -324,7 +325,7 @@ final class HTTP1Connection: ProtocolDriver {
 
     func tick(_ now: ContinuousClock.Instant) {
         guard phase == .reading else { return }
-        // It is still taking the answer before; what it has sent since waits for us.
+        // The peer is still reading the previous response; the bytes it has sent since wait for us.
         if isIdle, connection.backlogBytes > 0 {
             deadline = now + server.configuration.idleTimeout
         }
@@ -346,12 +347,12 @@ final class HTTP1Connection: ProtocolDriver {
     func fillOutput() {}
 
     func allowStreams(_ count: Int) {}
-    func sayGoodbye(lastStreamID: Int?, code: UInt32, data: [UInt8]) {}
+    func sendGoAway(lastStreamID: Int?, code: UInt32, data: [UInt8]) {}
 
-    // All of an answer is put into the connection's output at once.
+    // A whole response is put into the connection's output at once.
     var heldBytes: Int { 0 }
     var unsentBytes: Int { 0 }
     var sentBytes: Int? { nil }
 
-    func dropUnread() { connection.abort() }
+    func discardUnread() { connection.abort() }
 }

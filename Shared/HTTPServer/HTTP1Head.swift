@@ -1,6 +1,6 @@
 struct HTTP1Limits: Sendable {
     var targetBytes: Int
-    /// The request line and the header lines together; trailers count too.
+    /// The limit for the request line and the header lines together; trailers count, too.
     var headBytes: Int
     var headerCount: Int
 }
@@ -11,13 +11,13 @@ struct HTTP1Head {
     var target: String
     var version: HTTPVersion
     var headers: HTTPHeaders
-    /// The connection may serve another request after this one.
+    /// Whether the connection may serve another request after this one.
     var keepsAlive: Bool
     var expectsContinue: Bool
     var hasBody: Bool
 }
 
-/// A request's head while its lines come in, and the rules that hold between them.
+/// The head of a request while its lines arrive, and the rules between them.
 struct PartialHead {
     enum Framing {
         case none
@@ -37,7 +37,7 @@ struct PartialHead {
 
     init() {}
 
-    /// `METHOD SP target SP HTTP/1.1`, with exactly these blanks.
+    /// Parses `METHOD SP target SP HTTP/1.1`, with exactly these blanks.
     init(requestLine line: ArraySlice<UInt8>, limits: HTTP1Limits) throws(HTTPProblem) {
         let blank = UInt8(ascii: " ")
         guard let first = line.firstIndex(of: blank), first > line.startIndex,
@@ -54,7 +54,7 @@ struct PartialHead {
         guard path.count <= limits.targetBytes else {
             throw HTTPProblem(status: 414, detail: "the target is too long")
         }
-        // No fragment, and nothing that should have been escaped for certain.
+        // No fragment, and no character that must be escaped.
         guard path.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "#") }) else {
             throw bad("the target has a character that cannot be in it")
         }
@@ -90,14 +90,14 @@ struct PartialHead {
             let rest = text.dropFirst(start)
             let end = rest.firstIndex { $0 == "/" || $0 == "?" } ?? rest.endIndex
             authority = String(rest[..<end])
-            guard isHost(rest[..<end].utf8) else { throw bad("the target's host cannot be one") }
+            guard isHost(rest[..<end].utf8) else { throw bad("invalid host in the target") }
             let path = String(rest[end...])
             target = path.hasPrefix("/") ? path : "/" + path
         }
     }
 
-    /// `name: value`. A name is a token up to its colon; a line that begins with a blank would fold
-    /// into the one before it, and is refused.
+    /// Adds a `name: value` line. A name is a token up to its colon; a line that begins with a
+    /// blank would fold into the previous one, and is refused.
     mutating func add(
         headerLine line: ArraySlice<UInt8>,
         limits: HTTP1Limits
@@ -144,7 +144,7 @@ struct PartialHead {
         let hosts = headers.first("host")
         guard hosts.count <= 1 else { throw bad("there is more than one Host") }
         if let host = hosts.value {
-            guard isHost(host.utf8) else { throw bad("the Host cannot be one") }
+            guard isHost(host.utf8) else { throw bad("invalid Host header") }
         } else if version == .http11 {
             throw bad("there is no Host")
         }
@@ -175,13 +175,13 @@ struct PartialHead {
     }
 }
 
-/// UTF-8 where it is that, else Latin-1, which is what RFC 9110 calls opaque and old senders mean.
+/// Decodes valid UTF-8 as such, else Latin-1, which RFC 9110 calls opaque and old senders mean.
 func decodeFieldValue(_ bytes: some Collection<UInt8>) -> String {
     if let text = String(validating: bytes, as: UTF8.self) { return text }
     return String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
 }
 
-/// RFC 9110 section 5.6.2.
+/// Whether a byte is in RFC 9110's `tchar` (section 5.6.2).
 func isTokenByte(_ byte: UInt8) -> Bool {
     switch byte {
     case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
@@ -196,7 +196,8 @@ func isTokenByte(_ byte: UInt8) -> Bool {
     }
 }
 
-/// A host, perhaps with a port: a name, an IPv4 address or an IPv6 address in brackets.
+/// Whether the bytes are a host with an optional port: a name, an IPv4 address or an IPv6 address
+/// in brackets.
 func isHost(_ bytes: some BidirectionalCollection<UInt8>) -> Bool {
     var rest = bytes[...]
     if rest.first == UInt8(ascii: "[") {

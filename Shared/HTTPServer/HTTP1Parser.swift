@@ -1,18 +1,18 @@
-/// Reads HTTP/1.1 requests, strictly: a value without a socket, bytes in, events out.
+/// A strict HTTP/1.1 request parser: a value without a socket, bytes in, events out.
 ///
 /// States: a request line, header lines, then a body of known length or of chunks, then trailer
-/// lines, and again. What RFC 9112 leaves to a lenient reader is refused, since two readers that
-/// disagree about where a request ends are how requests are smuggled. A failure is final: the
-/// bytes after it mean nothing.
+/// lines, then the next request. Everything that RFC 9112 leaves to lenient readers is refused, as
+/// requests are smuggled where two readers disagree about the end of a request. A failure is final:
+/// the bytes after it mean nothing.
 struct HTTP1Parser {
-    /// What a buffer may keep while nothing is in it: thousands of connections wait.
+    /// The most memory that an empty buffer may hold: thousands of connections wait.
     static let keptBytes = 4 * 1024
-    /// Enough for a path that tells whose the request is.
+    /// The most bytes of a target that are reported: enough for a path that names the surface.
     private static let shownTargetBytes = 1024
 
     enum Event {
         case head(HTTP1Head)
-        /// The request is whole; its trailers are dropped.
+        /// The request is complete; its trailers are dropped.
         case end(body: [UInt8])
         case failure(HTTPProblem)
     }
@@ -30,26 +30,26 @@ struct HTTP1Parser {
     }
 
     let limits: HTTP1Limits
-    /// The bound on the body whose head was just told; set it before asking for the next event.
+    /// The limit of the body whose head was just returned; set it before asking for the next event.
     var maximumBodyBytes = Int.max
 
     private var state = State.requestLine
     private var buffer: [UInt8] = []
-    /// Where the unread part of `buffer` begins, and up to where no line end was found.
+    /// The start of the unread part of `buffer`, and the end of the part without a line end.
     private var position = 0
     private var scanned = 0
     private var headBytes = 0
     private var skippedEmptyLine = false
     private var partial = PartialHead()
     private var body: [UInt8] = []
-    /// Where the request line at hand begins.
+    /// The start of the current request line.
     private var requestStart = 0
-    /// What is known of the target of a request whose head could not be read: its beginning.
+    /// The known beginning of the target of a request whose head could not be read.
     private(set) var failedTarget: String?
 
     init(limits: HTTP1Limits) { self.limits = limits }
 
-    /// Some bytes of a request are here, and its end is not.
+    /// Whether a part of a request has arrived, but not its end.
     var isInsideRequest: Bool {
         switch state {
         case .requestLine: position < buffer.count
@@ -58,7 +58,7 @@ struct HTTP1Parser {
         }
     }
 
-    /// A head is being read, not a body.
+    /// Whether a head is being read, not a body.
     var isInsideHead: Bool {
         switch state {
         case .requestLine, .headerLines: true
@@ -66,13 +66,13 @@ struct HTTP1Parser {
         }
     }
 
-    /// Received and not parsed yet.
+    /// The bytes received and not parsed yet.
     var bufferedBytes: Int { buffer.count - position }
 
-    /// What has come of the body at hand.
+    /// The received bytes of the current body.
     var bodyBytes: Int { body.count }
 
-    /// The memory that waits for bytes to come.
+    /// The unused capacity of the buffer.
     var spareBytes: Int { buffer.capacity - bufferedBytes }
 
     mutating func append(_ bytes: some Sequence<UInt8>) {
@@ -89,11 +89,11 @@ struct HTTP1Parser {
         buffer.append(contentsOf: bytes)
     }
 
-    /// The next event, or nil until more bytes are here.
+    /// Returns the next event, or nil until more bytes arrive.
     mutating func next() -> Event? {
         do throws(HTTPProblem) {
             let event = try step()
-            if position == buffer.count, buffer.capacity > Self.keptBytes { letGoOfBuffer() }
+            if position == buffer.count, buffer.capacity > Self.keptBytes { releaseBuffer() }
             return event
         } catch {
             failedTarget = beginningOfTarget()
@@ -106,17 +106,17 @@ struct HTTP1Parser {
         }
     }
 
-    private mutating func letGoOfBuffer() {
+    private mutating func releaseBuffer() {
         buffer = []
         scanned = 0
         position = 0
     }
 
-    /// Nothing more is read: what has come is not kept until the connection is gone.
+    /// Stops reading; received bytes are not held until the connection is gone.
     mutating func discard() {
         state = .failed
         body = []
-        letGoOfBuffer()
+        releaseBuffer()
     }
 
     private mutating func step() throws(HTTPProblem) -> Event? {
@@ -181,9 +181,9 @@ struct HTTP1Parser {
 
     // MARK: Lines
 
-    /// One line without its CRLF, or nil until it is whole. No control character but the tab gets
-    /// past here, nor a CR or LF alone. Nothing beyond the head's bound is looked at, so that the
-    /// answer does not depend on how the network cut the bytes.
+    /// Takes one line without its CRLF, or nil until it is complete. It rejects control characters
+    /// except tab, and a CR or LF alone. It never looks beyond the head's limit, so the result does
+    /// not depend on how the network split the bytes.
     private mutating func takeLine() throws(HTTPProblem) -> ArraySlice<UInt8>? {
         let end = min(buffer.count, position + lineBound - headBytes)
         var index = max(scanned, position)
@@ -213,9 +213,9 @@ struct HTTP1Parser {
         return nil
     }
 
-    /// How much of a head there may be at the end of the line at hand, its CRLF included.
+    /// The most bytes that a head may have at the end of the current line, including its CRLF.
     private var lineBound: Int {
-        // What is before a request line's first blank and after its second is far shorter than
+        // The parts before a request line's first blank and after its second are far shorter than
         // the slack.
         if case .requestLine = state { return min(limits.targetBytes + 64, limits.headBytes) }
         return limits.headBytes
@@ -228,7 +228,7 @@ struct HTTP1Parser {
         return HTTPProblem(status: 431, detail: "the head is too large")
     }
 
-    /// Of a head that is being read.
+    /// Returns the beginning of the target while a head is being read.
     private func beginningOfTarget() -> String? {
         switch state {
         case .headerLines: return partial.target
@@ -259,7 +259,7 @@ struct HTTP1Parser {
         return head
     }
 
-    /// `1*HEX`, then an extension, which means nothing to anyone, or the line's end.
+    /// Parses `1*HEX`, then an extension, which is ignored, or the end of the line.
     private func chunkSize(_ line: ArraySlice<UInt8>) throws(HTTPProblem) -> Int {
         var size = 0
         var digits = 0

@@ -1,7 +1,7 @@
 internal import Glibc
 
-/// Writes one HTTP/1.1 answer. The server alone frames it, so the handler's own `Content-Length`,
-/// `Transfer-Encoding`, `Connection` and `Date` are not sent (but for HEAD's length).
+/// Writes one HTTP/1.1 response. Only the server frames it: the handler's own `Content-Length`,
+/// `Transfer-Encoding`, `Connection` and `Date` are not sent (except HEAD's length).
 func writeHTTP1(
     _ response: HTTPServerResponse,
     to method: HTTPMethod?,
@@ -41,16 +41,16 @@ func writeHTTP1(
     if sendsBody(response, to: method) { output.append(contentsOf: response.body) }
 }
 
-/// In decimal digits; not negative.
+/// Appends the decimal digits of a number that is not negative.
 private func appendNumber(_ number: Int, to output: inout [UInt8]) {
     if number >= 10 { appendNumber(number / 10, to: &output) }
     output.append(UInt8(ascii: "0") + UInt8(number % 10))
 }
 
-/// What a handler made up is not sent as it is: a status is three digits, and final.
+/// Replaces a handler's invalid status: a status has three digits, and is final.
 func responseStatus(_ status: Int) -> Int { (200...599).contains(status) ? status : 500 }
 
-/// 204 and 304 have no body whatever their handler says, and no length either.
+/// Whether a response has a body. 204 and 304 never have one, nor a length.
 func sendsBody(_ response: HTTPServerResponse, to method: HTTPMethod?) -> Bool {
     method != .head && response.status != 204 && response.status != 304
 }
@@ -77,7 +77,7 @@ func isFramedByServer(_ name: String) -> Bool {
     }
 }
 
-/// In one piece where it is clean, as nearly all is.
+/// Appends a string, in one piece if it is clean, as nearly all are.
 private func appendClean(_ text: String, to output: inout [UInt8]) {
     var text = text
     let isAppended = text.withUTF8 { bytes in
@@ -92,14 +92,14 @@ private func isOfFieldValue(_ byte: UInt8) -> Bool {
     (byte >= 0x20 && byte != 0x7F) || byte == UInt8(ascii: "\t")
 }
 
-/// Header text that was made from data must not end its line.
+/// Replaces control characters: a header value made from data must not end its line.
 func cleanFieldValue(_ text: String) -> String {
     if text.utf8.allSatisfy(isOfFieldValue) { return text }
     let bytes = text.utf8.map { ($0 < 0x20 && $0 != UInt8(ascii: "\t")) || $0 == 0x7F ? 0x20 : $0 }
     return String(decoding: bytes, as: UTF8.self)
 }
 
-/// The `Date` field, made once a second.
+/// The `Date` field, rendered once a second.
 struct HTTPDate {
     private var second = -1
     private var text = ""
@@ -113,7 +113,7 @@ struct HTTPDate {
         return text
     }
 
-    /// RFC 9110's IMF-fixdate.
+    /// Renders a time as RFC 9110's IMF-fixdate.
     static func text(secondsSince1970: Int) -> String {
         var seconds = secondsSince1970
         var parts = unsafe tm()

@@ -2,20 +2,20 @@ internal import EventLoop
 internal import HTTP2
 internal import Observability
 
-/// One HTTP/2 connection: a libnghttp2 session, and what each of its streams is waiting for.
+/// One HTTP/2 connection: a libnghttp2 session, and the phase of each of its streams.
 final class HTTP2Connection: ProtocolDriver {
     private enum Phase {
         case head
         case body
-        /// Whole, until the peer has read of the answers before.
+        /// Complete, until the peer has read enough of the earlier responses.
         case waiting
         case responding
-        /// The head of an answer is sent, and its body follows in parts.
+        /// The head of a response is sent, and its body follows in parts.
         case streaming
-        /// Answered, or reset; what still comes of the request is thrown away, up to a bound, since
-        /// clients whose stream is reset while they send lose the answer (libcurl 7.88).
+        /// Answered, or reset; the rest of the request is discarded, up to a limit, since clients
+        /// whose stream is reset while they send lose the response (libcurl 7.88).
         case done
-        /// Its handler has returned, and no answer comes.
+        /// The handler has returned without a response.
         case unanswered
     }
 
@@ -26,7 +26,7 @@ final class HTTP2Connection: ProtocolDriver {
         var body: [UInt8] = []
         var maximumBodyBytes = 0
         var discardedBytes = 0
-        /// What of its answer the peer had not let through at the last tick.
+        /// The bytes of the response that flow control held back at the last tick.
         var unsent: Int?
     }
 
@@ -36,15 +36,15 @@ final class HTTP2Connection: ProtocolDriver {
     private let server: ServerLoop
     private let session: HTTP2ServerSession
     private var streams: [Int32: Stream] = [:]
-    /// The most that were ever allowed: a client is told of fewer while it sends.
+    /// The highest limit ever announced: a client may still send while a lower one is in flight.
     private var mostStreams: Int
     private var bufferedBytes = 0
-    /// Requests in `Phase.waiting`, and some that are gone.
+    /// The requests in `Phase.waiting`, and some that are gone.
     private var waiting: [Int32] = []
     private var isPostponed = false
     private var idleSince = ContinuousClock.now
     private var isHandlingEvents = false
-    /// When the end was announced; the last GOAWAY follows once clients can have seen that.
+    /// When the stop was announced; the last GOAWAY follows once clients can have seen that.
     private var stoppingSince: ContinuousClock.Instant?
     private var hasSaidLast = false
     private var hasFailed = false
@@ -53,7 +53,7 @@ final class HTTP2Connection: ProtocolDriver {
     private static let discardTime: Duration = .seconds(2)
     private static let announcementTime: Duration = .milliseconds(100)
 
-    /// Nil when libnghttp2 has no memory for a session.
+    /// Makes a session; nil if libnghttp2 has no memory for it.
     init?(_ connection: Connection) {
         self.connection = connection
         server = connection.server
@@ -154,7 +154,7 @@ final class HTTP2Connection: ProtocolDriver {
         )
         if !head.authority.isEmpty { headers["host"] = head.authority }
         guard headers.all("host").count == 1, isHost((headers["host"] ?? "").utf8) else {
-            throw bad("the host cannot be one")
+            throw bad("invalid host")
         }
         return try HTTPServerRequest(
             method,
@@ -214,7 +214,7 @@ final class HTTP2Connection: ProtocolDriver {
         }
     }
 
-    /// Begins what waits, in order, as far as there is room for further answers.
+    /// Begins waiting requests, in order, while there is room for further responses.
     func takeTurn() {
         isPostponed = false
         var begun = 0
@@ -247,7 +247,7 @@ final class HTTP2Connection: ProtocolDriver {
 
     // MARK: Out
 
-    /// Answers a request that is not read to its end, and calls the rest of it off.
+    /// Refuses a request that is not read to its end, and cancels the rest of it.
     private func refuse(
         _ id: Int32,
         _ problem: HTTPProblem,
@@ -262,7 +262,7 @@ final class HTTP2Connection: ProtocolDriver {
         submit(id, response)
     }
 
-    /// What is known of a request whose head cannot be used.
+    /// Returns the known part of a request whose head is invalid.
     private func refused(_ head: HTTP2.RequestHead) -> HTTPServerRequest? {
         var headers = HTTPHeaders(
             head.fields.map { HTTPHeaders.Field(name: $0.name, value: $0.value) }
@@ -315,7 +315,7 @@ final class HTTP2Connection: ProtocolDriver {
         }
 
         func goaway(lastStreamID: Int?, code: UInt32, data: [UInt8]) {
-            connection.sayGoodbye(lastStreamID: lastStreamID, code: code, data: data)
+            connection.sendGoAway(lastStreamID: lastStreamID, code: code, data: data)
         }
     }
 
@@ -325,7 +325,7 @@ final class HTTP2Connection: ProtocolDriver {
         bufferedBytes -= stream.body.count
         streams[id]?.body = []
         stream.request?.dropBody()
-        // A body that is still coming keeps its deadline; an answer has one for being taken.
+        // A body that is still arriving keeps its deadline; a response has one for being read.
         streams[id]?.phase = .done
         if stream.deadline == nil {
             streams[id]?.deadline = .now + server.configuration.idleTimeout
@@ -411,14 +411,14 @@ final class HTTP2Connection: ProtocolDriver {
         }
     }
 
-    func dropUnread() {
+    func discardUnread() {
         for (id, stream) in streams where session.unsentBytes(stream: id) > 0 {
             switch stream.phase {
             case .done:
                 streams[id]?.deadline = nil
                 reset(id, HTTP2.ErrorCode.noError)
             case .streaming:
-                connection.dropUnread(Int(id))
+                connection.discardUnread(Int(id))
             case .head, .body, .waiting, .responding, .unanswered: break
             }
         }
@@ -429,7 +429,7 @@ final class HTTP2Connection: ProtocolDriver {
     var unsentBytes: Int { session.unsentBytes }
     var sentBytes: Int? { session.sentBodyBytes }
 
-    /// A session that fails takes its connection with it, after its last words.
+    /// Runs a call on the session; a failed session closes its connection after its last frames.
     private func attempt(_ body: () throws(HTTP2SessionError) -> Void) {
         do throws(HTTP2SessionError) {
             try body()
@@ -488,8 +488,8 @@ final class HTTP2Connection: ProtocolDriver {
         connection.flushSoon()
     }
 
-    /// Whether the peer has taken some of an answer since the last look; an answer that waits for
-    /// the connection waits no less than that.
+    /// Whether the peer has taken some of a response since the last check; one that waits for the
+    /// connection counts as moving.
     private func hasMoved(_ id: Int32, _ now: ContinuousClock.Instant) -> Bool {
         let unsent = session.unsentBytes(stream: id)
         guard unsent > 0 else { return false }
@@ -505,7 +505,7 @@ final class HTTP2Connection: ProtocolDriver {
         connection.flushSoon()
     }
 
-    /// Streams for which no answer comes hold up no stop.
+    /// Finishes a stop; streams without a response do not delay it.
     private func finishIfDone() {
         guard hasSaidLast, streams.values.contains(where: { $0.phase == .unanswered }),
             streams.values.allSatisfy({ $0.phase == .unanswered })
@@ -519,7 +519,7 @@ final class HTTP2Connection: ProtocolDriver {
         connection.flushSoon()
     }
 
-    func sayGoodbye(lastStreamID: Int?, code: UInt32, data: [UInt8]) {
+    func sendGoAway(lastStreamID: Int?, code: UInt32, data: [UInt8]) {
         attempt { () throws(HTTP2SessionError) in
             try session.goaway(
                 lastStreamID: lastStreamID.map { Int32(clamping: $0) },

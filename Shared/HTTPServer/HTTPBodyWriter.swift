@@ -1,24 +1,24 @@
 internal import EventLoop
 
-/// A body that is made while it is sent: server-sent events, or what is too large to hold.
+/// A body that is produced while it is sent: server-sent events, or one that is too large to hold.
 package struct HTTPBodyStream: Sendable {
-    /// The answer is ended, whole, after this long; nil leaves that to the handler.
+    /// The time after which the response is ended, whole; nil leaves that to the handler.
     package var maximumDuration: Duration?
-    /// An endless body is ended, whole, when the server stops; one with an end is waited for.
+    /// Whether the body is ended, whole, when the server stops; a stop waits for others.
     package var endsOnStop: Bool
     let source: Source
 
     enum Source: Sendable {
-        /// In the task of its request's handler.
+        /// Produced in the task of the request's handler.
         case task(@Sendable (HTTPBodyWriter) async throws -> Void)
         case feed(any HTTPStreamFeed)
     }
 
     /// - Parameters:
-    ///   - maximumDuration: See there.
-    ///   - endsOnStop: See there.
-    ///   - body: Ends the answer by returning. What it throws cuts the answer off, so that the peer can
-    ///     tell.
+    ///   - maximumDuration: See the property.
+    ///   - endsOnStop: See the property.
+    ///   - body: Ends the response by returning. An error cuts the response off, so that the peer
+    ///     notices.
     package init(
         maximumDuration: Duration? = nil,
         endsOnStop: Bool = false,
@@ -29,45 +29,45 @@ package struct HTTPBodyStream: Sendable {
         source = .task(body)
     }
 
-    /// An endless body that somebody writes who has many of them: it has no task of its own, and
-    /// nothing is kept of its request.
+    /// Makes an endless body for a feed of many bodies: it has no task of its own, and its request
+    /// is not held.
     package init(fedBy feed: any HTTPStreamFeed) {
         endsOnStop = true
         source = .feed(feed)
     }
 }
 
-/// Who writes a streamed body now and then. Called on the loop of its connection.
+/// A source that writes a streamed body from time to time. Called on the loop of its connection.
 package protocol HTTPStreamFeed: AnyObject, Sendable {
-    /// The head is on its way; from now on `HTTPBodyWriter.post` reaches the peer.
+    /// Notes that the head is being sent; from now on `HTTPBodyWriter.post` reaches the peer.
     func began(_ writer: HTTPBodyWriter)
 
-    /// What the peer hears before the answer is ended, because the server stops or by
+    /// Returns the last bytes for the peer, before the response is ended by the server's stop or by
     /// `HTTPBodyWriter.finish`.
     func lastWords() -> [UInt8]
 
-    /// The answer takes no more. Not called where it never began.
+    /// Notes that the response takes no more bytes. Not called if it never began.
     func ended(_ writer: HTTPBodyWriter)
 }
 
-/// Why a streamed answer takes no more; its task is cancelled too.
+/// The reason why a streamed response takes no more bytes; its task is cancelled, too.
 package enum HTTPStreamEnded: Error, Equatable {
-    /// The peer has gone, or called the answer off.
+    /// The peer has gone, or cancelled the request.
     case disconnected
     /// The peer took nothing for the server's idle time.
     case stalled
-    /// The stream's longest time is over.
+    /// The stream's maximum duration has passed.
     case deadline
     case serverStops
-    /// Who feeds it has no more to say.
+    /// The feed has nothing more to send.
     case finished
 }
 
-/// Where a handler writes a streamed body to. Usable from anywhere; its state is its loop's.
+/// Writes a streamed body for a handler. Thread-safe; its state belongs to the loop.
 ///
-/// What is written and not taken by the peer is bounded: 64 KiB and one write.
+/// The bytes written and not taken by the peer are bounded: 64 KiB and one write.
 package final class HTTPBodyWriter: @unchecked Sendable {
-    /// How much may wait for the peer before a writer has to.
+    /// The most bytes that wait for the peer before a writer has to wait.
     static let backlogBytes = 64 * 1024
 
     let ticket: Int
@@ -79,11 +79,11 @@ package final class HTTPBodyWriter: @unchecked Sendable {
     private let deadline: ContinuousClock.Instant?
     private(set) var ended: HTTPStreamEnded?
     private var waiters: [Waiter] = []
-    /// When the peer last took something, or had nothing to take.
+    /// When the peer last took bytes, or had none to take.
     private var lastTaken = ContinuousClock.now
     private var lastBacklog = 0
 
-    /// Nil for an answer that is whole.
+    /// Makes a writer; nil for a response that is not streamed.
     init?(
         _ response: HTTPServerResponse,
         _ progress: RequestInProgress,
@@ -128,8 +128,8 @@ package final class HTTPBodyWriter: @unchecked Sendable {
 
     /// Sends `bytes` at the end of this turn. On the loop only.
     ///
-    /// - Returns: False where nothing is sent: the answer has ended, or its peer has not taken what was
-    ///   sent before.
+    /// - Returns: False if nothing is sent: the response has ended, or its peer has not taken the
+    ///   earlier bytes.
     @discardableResult
     package func post(_ bytes: [UInt8]) -> Bool {
         loop.checkIsolated()
@@ -138,14 +138,14 @@ package final class HTTPBodyWriter: @unchecked Sendable {
         return true
     }
 
-    /// Ends a fed answer, whole, after its feed's last words; nothing where it has ended. On the loop
-    /// only.
+    /// Ends a fed response, whole, after its feed's last words; does nothing if it has ended. On
+    /// the loop only.
     package func finish() {
         loop.checkIsolated()
         connection?.endStream(ticket, .finished)
     }
 
-    /// One call that waits for room; confined to the loop. A cancellation may come first.
+    /// A call that waits for room; confined to the loop. A cancellation may come first.
     private final class Waiter: @unchecked Sendable {
         var continuation: CheckedContinuation<Void, any Error>?
         var isCancelled = false
@@ -162,7 +162,7 @@ package final class HTTPBodyWriter: @unchecked Sendable {
     }
 
     private func wait(_ waiter: Waiter, _ continuation: CheckedContinuation<Void, any Error>) {
-        // It may have ended, and its task been cancelled for that, since the write began.
+        // Since the write began, the response may have ended and its task been cancelled for that.
         if let ended { return continuation.resume(throwing: ended) }
         if waiter.isCancelled { return continuation.resume(throwing: CancellationError()) }
         waiter.continuation = continuation
@@ -188,7 +188,7 @@ package final class HTTPBodyWriter: @unchecked Sendable {
 
     private var hasRoom: Bool { backlog <= Self.backlogBytes }
 
-    /// Output has gone to the kernel; perhaps some of this stream's.
+    /// Notes that output has gone to the kernel, perhaps some of this stream's.
     func outputMoved() {
         if backlog == 0 || backlog < lastBacklog { lastTaken = .now }
         lastBacklog = backlog
@@ -210,24 +210,24 @@ package final class HTTPBodyWriter: @unchecked Sendable {
         for waiter in failed { waiter.continuation?.resume(throwing: error) }
     }
 
-    /// The connection's other output goes first, and moves.
-    func isHeldUp(_ now: ContinuousClock.Instant) { lastTaken = now }
+    /// Restarts the idle timer: the connection's other output goes first, and moves.
+    func restartIdleTimer(_ now: ContinuousClock.Instant) { lastTaken = now }
 
-    /// What time alone ends.
+    /// Returns the reason if a timeout ends the response now.
     func due(_ now: ContinuousClock.Instant, idleTimeout: Duration) -> HTTPStreamEnded? {
         if let deadline, now >= deadline { return .deadline }
         return backlog > 0 && now >= lastTaken + idleTimeout ? .stalled : nil
     }
 }
 
-/// One event of `text/event-stream`, as WHATWG's HTML standard section 9.2 has it.
+/// One event of `text/event-stream` (WHATWG's HTML standard, section 9.2).
 package struct ServerSentEvent: Sendable, Equatable {
-    /// What a client that reconnects says it saw last. A line end or a NUL in it is dropped.
+    /// The ID that a reconnecting client reports as its last. A line end or a NUL in it is dropped.
     package var id: String?
-    /// Its kind; nil is `message`.
+    /// The event type; nil is `message`.
     package var event: String?
     package var data: String
-    /// How long the client waits before it reconnects.
+    /// The delay before the client reconnects.
     package var retry: Duration?
 
     package init(
@@ -247,7 +247,7 @@ package struct ServerSentEvent: Sendable, Equatable {
         if let id { add("id: ", id, to: &text) }
         if let event { add("event: ", event, to: &text) }
         if let retry { add("retry: ", String(Int(retry / .milliseconds(1))), to: &text) }
-        // CR, LF and CRLF all end a line, and none may end it early.
+        // CR, LF and CRLF all end a line; data must not end it early.
         let data = Array(data.utf8)
         var line: [UInt8] = []
         var index = 0
@@ -281,13 +281,14 @@ package struct ServerSentEvent: Sendable, Equatable {
 extension HTTPBodyWriter {
     package func send(_ event: ServerSentEvent) async throws { try await write(event.bytes) }
 
-    /// A line that clients skip: it keeps what is between awake, and finds a peer that has gone.
+    /// Sends a line that clients skip: it keeps intermediaries from timing out, and detects a peer
+    /// that has gone.
     package func sendHeartbeat() async throws { try await write(Array(":\n\n".utf8)) }
 }
 
 extension HTTPServerResponse {
-    /// Answers 200 with server-sent events until `body` returns, the peer goes, `maximumDuration`
-    /// is over or the server stops.
+    /// Responds 200 with server-sent events until `body` returns, the peer leaves,
+    /// `maximumDuration` has passed or the server stops.
     package static func events(
         headers: HTTPHeaders = [:],
         maximumDuration: Duration? = nil,

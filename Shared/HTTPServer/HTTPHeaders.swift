@@ -1,4 +1,4 @@
-/// The header fields of one message, in the order they came, looked up without case.
+/// The header fields of one message, in their order, looked up without case.
 package struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, Sequence {
     package struct Field: Sendable, Hashable {
         package var name: String
@@ -17,14 +17,14 @@ package struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, 
     package init(_ fields: [Field]) { self.fields = fields }
 
     package init(dictionaryLiteral elements: (String, String)...) {
-        // With room for what is added to an answer on its way out.
+        // Reserves room for the fields that the server adds to a response.
         fields.reserveCapacity(elements.count + 2)
         for (name, value) in elements { fields.append(Field(name: name, value: value)) }
     }
 
     package var count: Int { fields.count }
 
-    /// The first value of that name; setting replaces every field of that name, or removes them.
+    /// The first value of that name. Setting a value leaves one field of that name; setting `nil` removes all.
     package subscript(name: String) -> String? {
         get { fields.first { equalWithoutCase($0.name, name) }?.value }
         set {
@@ -39,12 +39,12 @@ package struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, 
         }
     }
 
-    /// Every value of that name, in order.
+    /// Returns every value of that name, in order.
     package func all(_ name: String) -> [String] {
         fields.compactMap { equalWithoutCase($0.name, name) ? $0.value : nil }
     }
 
-    /// The first value of that name, and how many there are.
+    /// Returns the first value of that name, and how many there are.
     func first(_ name: String) -> (value: String?, count: Int) {
         var found: (value: String?, count: Int) = (nil, 0)
         for field in fields where equalWithoutCase(field.name, name) {

@@ -1,40 +1,41 @@
-/// One request, whole: its body has been read and is within its limit.
+/// One complete request: its body has been read and is within its limit.
 package struct HTTPServerRequest: Sendable {
     package var method: HTTPMethod
-    /// The target's path with its escapes undone. A slash that was escaped is only told apart in
-    /// `pathSegments`.
+    /// The target's path with its escapes undone. Only `pathSegments` distinguishes an escaped
+    /// slash.
     package var path: String
     /// The path's parts between slashes, each with its escapes undone: `/a%2Fb/` is `a/b` and ``.
     package var pathSegments: [String]
     /// In order, escapes undone, `+` as a blank. A name without `=` has an empty value.
     package var query: [(name: String, value: String)]
-    /// As it was sent, but for an absolute form's scheme and authority.
+    /// The target as sent, without an absolute form's scheme and authority.
     package var rawTarget: String
     package var headers: HTTPHeaders
-    /// As its sender meant it; where the router gives bodies as they are sent, with the coding that
-    /// its headers name until `decodeBody`.
+    /// The decoded body; where the router gives bodies as sent, it has the coding that its headers
+    /// name until `decodeBody`.
     package var body: [UInt8]
-    /// What the route's `:name` and `*rest` segments stood for, escapes undone.
+    /// The values of the route's `:name` and `*rest` segments, escapes undone.
     package var pathParameters: [String: String] = [:]
     /// The peer's numeric address, without its port.
     package var remoteAddress: String
     /// `http` or `https`.
     package var scheme: String
     package var protocolVersion: HTTPVersion
-    /// RFC 2253 text of the client certificate's subject, whoever signed it; nil without one.
+    /// The subject of the client certificate in RFC 2253 form, whatever its issuer; nil without
+    /// one.
     package var clientCertificateSubject: String?
     /// Unique in the process, counted from 1.
     package var connectionID: Int
     /// HTTP/2 only.
     package var streamID: Int?
-    /// Whether anybody still waits for the answer.
-    package var caller = CallerPresence.always
-    /// Nil of a request that came by no socket.
-    var heldBody: HeldBody?
+    /// Whether the client still waits for the response.
+    package var caller = ClientPresence.always
+    /// Nil for a request without a socket.
+    var heldBody: BudgetedBody?
 
-    /// A request as from a socket, for handlers and routers called without one.
+    /// Makes a request as from a socket, for handlers and routers called without one.
     ///
-    /// - Throws: `HTTPProblem` with status 400 when the target cannot be used.
+    /// - Throws: `HTTPProblem` with status 400 if the target is invalid.
     package init(
         _ method: HTTPMethod,
         _ target: String,
@@ -63,8 +64,8 @@ package struct HTTPServerRequest: Sendable {
         self.streamID = streamID
     }
 
-    /// A request whose target cannot be used, as far as it can be read: for the answer that refuses
-    /// it, in the form of the surface that it was meant for.
+    /// Makes the readable part of a request with an invalid target: for the response that refuses
+    /// it, in the form of the surface that it was sent to.
     init?(
         refused method: HTTPMethod,
         _ target: String,
@@ -90,14 +91,14 @@ package struct HTTPServerRequest: Sendable {
         }
     }
 
-    /// Lets go of the body before the handler ends, for one that waits long after it has read it. On the
-    /// connection's loop.
+    /// Drops the body before the handler ends, for a handler that waits long after it has read it.
+    /// On the connection's loop.
     package mutating func dropBody() {
         body = []
         heldBody?.drop()
     }
 
-    /// The first value of that name in the query.
+    /// Returns the first value of that name in the query.
     package func queryValue(_ name: String) -> String? {
         query.first { $0.name == name }?.value
     }

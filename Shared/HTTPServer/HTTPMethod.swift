@@ -1,4 +1,4 @@
-/// The methods that are known here; any other is answered 501 before a route is looked for.
+/// The supported methods; any other gets 501 before a route is looked for.
 package enum HTTPMethod: String, Sendable, CaseIterable {
     case get = "GET"
     case head = "HEAD"

@@ -1,5 +1,5 @@
-/// A refusal with its status: what a handler throws to answer it, and what the server itself
-/// refuses with (400, 404, 405, 408, 413, 414, 417, 431, 501, 505).
+/// A refusal with its status: thrown by handlers, and by the server itself (400, 404, 405, 408,
+/// 413, 414, 417, 431, 501, 505).
 package struct HTTPProblem: Error, Equatable, CustomStringConvertible {
     package var status: Int
     /// Shown to the client.
@@ -17,7 +17,7 @@ package struct HTTPProblem: Error, Equatable, CustomStringConvertible {
 
 func bad(_ detail: String) -> HTTPProblem { HTTPProblem(status: 400, detail: detail) }
 
-/// The phrase that RFC 9110 gives a status.
+/// Returns RFC 9110's phrase for a status.
 package func statusText(_ status: Int) -> String {
     switch status {
     case 100: "Continue"

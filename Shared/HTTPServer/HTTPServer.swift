@@ -4,12 +4,12 @@ package import Observability
 /// Listens, speaks HTTP/1.1 and HTTP/2, and answers by routes.
 ///
 /// Authority: the sockets of one plain and one TLS port, on one or several loops (each with its own
-/// listener on the same port and its own router, so no request changes threads). What a peer sends
-/// is judged here: framing, limits and deadlines; what it means is the router's.
+/// listener on the same port and its own router, so no request changes threads). The server
+/// validates a peer's framing, limits and deadlines; the router handles the rest.
 ///
-/// States: made, started (listening), stopped. Shutdown: listeners close first, every answer that
-/// is on its way is sent, keep-alive connections are told `Connection: close` or GOAWAY, and after
-/// `stopGrace` what is left is cut off.
+/// States: made, started (listening), stopped. Shutdown: listeners close first, every response in
+/// flight is sent, keep-alive connections get `Connection: close` or GOAWAY, and after `stopGrace`
+/// the rest is cut off.
 package final class HTTPServer: @unchecked Sendable {
     package let name = "http"
 
@@ -22,12 +22,12 @@ package final class HTTPServer: @unchecked Sendable {
     private var isStopped = false
 
     /// - Parameters:
-    ///   - configuration: What to listen on, and what to grant.
+    ///   - configuration: The addresses to listen on, and the limits.
     ///   - loops: At least one.
     ///   - log: Gets `listening`, one line an address, and each request as `accessLog` says.
     ///   - metrics: Counts and times requests.
     ///   - makeRouter: Called once for each loop.
-    /// - Throws: `HTTPServerError` when the certificate cannot be used.
+    /// - Throws: `HTTPServerError` if the certificate is invalid.
     package init(
         _ configuration: HTTPServerConfiguration,
         loops: [EventLoop],
@@ -39,7 +39,7 @@ package final class HTTPServer: @unchecked Sendable {
         self.log = log
         tls = try configuration.tls.map { try TLSContextSource($0, log: log) }
         let limits = ConnectionLimits(configuration)
-        let instruments = Instruments(metrics)
+        let instruments = ServerMetrics(metrics)
         serverLoops = loops.map { loop in
             var router = makeRouter(loop)
             router.log = log
@@ -54,9 +54,9 @@ package final class HTTPServer: @unchecked Sendable {
         }
     }
 
-    /// Listens, and logs each address. Calling it again returns the same addresses.
+    /// Listens, and logs each address. A repeated call returns the same addresses.
     ///
-    /// - Throws: `EventLoopError` when a port cannot be had; then none is.
+    /// - Throws: `EventLoopError` if a port cannot be bound; then none is.
     @discardableResult
     package func start() async throws -> [BoundAddress] {
         let known = lock.withLock { addresses }
@@ -110,14 +110,14 @@ package final class HTTPServer: @unchecked Sendable {
         let (forever, continuation) = AsyncStream.makeStream(of: Never.self)
         for await _ in forever {}
         continuation.finish()
-        // What stops after it needs time too.
+        // The parts that stop after it need time, too.
         let clock = serverLoops.first?.loop.stopClock
         await stop(
             within: clock?.limit(configuration.stopGrace, share: 0.7) ?? configuration.stopGrace
         )
     }
 
-    /// Ends when every connection is closed, which is at the latest after `grace`.
+    /// Returns when every connection is closed, at the latest after `grace`.
     package func stop(within grace: Duration) async {
         let first = lock.withLock {
             defer { isStopped = true }
@@ -136,7 +136,7 @@ package final class HTTPServer: @unchecked Sendable {
         for stop in stops { await stop.value }
     }
 
-    /// Nil once it listens, and until it stops.
+    /// Returns nil while it listens.
     package func notReadyReason() -> String? {
         lock.withLock {
             if isStopped { return "stopping" }
@@ -144,7 +144,7 @@ package final class HTTPServer: @unchecked Sendable {
         }
     }
 
-    // MARK: What connections are told
+    // MARK: Messages to connections
 
     /// Tells every HTTP/2 connection, and those to come, how many streams may be open.
     package func setMaxConcurrentStreams(_ count: Int) {
@@ -162,7 +162,7 @@ package final class HTTPServer: @unchecked Sendable {
 
     /// Sends GOAWAY: streams beyond `lastStreamID` are dropped, the others answered, then the
     /// connection is closed. A `connection` of nil means every one, a `lastStreamID` of nil the
-    /// newest stream that has come.
+    /// newest stream so far.
     package func goaway(
         connection: Int?,
         lastStreamID: Int? = nil,
@@ -171,7 +171,7 @@ package final class HTTPServer: @unchecked Sendable {
     ) {
         for server in serverLoops {
             server.loop.execute {
-                server.sayGoodbye(
+                server.sendGoAway(
                     connection: connection,
                     lastStreamID: lastStreamID,
                     code: code,
@@ -183,7 +183,7 @@ package final class HTTPServer: @unchecked Sendable {
 }
 
 extension EventLoop {
-    /// Runs `body` on the loop and waits for what it returns.
+    /// Runs `body` on the loop and returns its result.
     fileprivate func perform<Value: Sendable>(
         _ body: @escaping @Sendable () throws -> Value
     ) async throws -> Value {

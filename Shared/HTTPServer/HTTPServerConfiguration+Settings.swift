@@ -1,7 +1,7 @@
 package import Settings
 
 extension HTTPServerConfiguration {
-    /// What every listener of a service reads.
+    /// The environment variables that every listener of a service reads.
     package enum Variable {
         private static let usual = HTTPServerConfiguration()
         private static let times = Duration.milliseconds(10)...Duration.seconds(3600)
@@ -11,7 +11,7 @@ extension HTTPServerConfiguration {
             "HTTP_HOST",
             takes: "an address or a name",
             default: usual.host,
-            "where the listeners are"
+            "address of the listeners"
         )
 
         package static func port(default fallback: Int) -> Setting<Int> {
@@ -19,7 +19,8 @@ extension HTTPServerConfiguration {
                 "HTTP_PORT",
                 in: ports,
                 default: fallback,
-                "the plain listener; 0: any free port, told in the log line \"listening\"; empty: none"
+                "the plain listener; 0: any free port, named in the log line \"listening\";"
+                    + " empty: none"
             )
         }
 
@@ -44,7 +45,8 @@ extension HTTPServerConfiguration {
             in: 1024...(1 << 30),
             unit: .bytes,
             default: usual.maximumBodyBytes,
-            "a request's body, where its route has no limit of its own (LeanCloud's batch: 16 MiB);"
+            "maximum size of a request body, unless its route has a limit of its own"
+                + " (LeanCloud's batch: 16 MiB);"
                 + " beyond it: 413"
         )
         static let maximumHeldBodyBytes = Setting<Int>(
@@ -52,7 +54,8 @@ extension HTTPServerConfiguration {
             in: 1024...(1 << 40),
             unit: .bytes,
             default: usual.maximumHeldBodyBytes,
-            "the bodies that a loop's requests hold together, at least HTTP_MAX_BODY_BYTES; beyond"
+            "maximum bytes of request bodies that one loop holds, at least"
+                + " HTTP_MAX_BODY_BYTES; beyond"
                 + " it: 503 for bodies over 16 KiB"
         )
         static let maximumHeldAnswerBytes = Setting<Int>(
@@ -60,7 +63,8 @@ extension HTTPServerConfiguration {
             in: (32 << 20)...(1 << 40),
             unit: .bytes,
             default: usual.maximumHeldAnswerBytes,
-            "the answers that a loop's peers have not read, together. Beyond it the peer that would"
+            "maximum bytes of responses that one loop's peers have not read. Beyond it the"
+                + " peer that would"
                 + " take the longest is cut off, or an answer over 16 KiB is 503. A connection with"
                 + " more than 1 MiB of them begins no further request"
         )
@@ -68,13 +72,13 @@ extension HTTPServerConfiguration {
             "HTTP_MIN_ANSWER_RATE",
             in: 0...(1 << 20),
             default: usual.minimumAnswerBytesPerSecond,
-            "bytes a second that a peer has to take of its answers, over each HTTP_IDLE_TIMEOUT;"
+            "bytes a second at which a peer must read its responses, over each HTTP_IDLE_TIMEOUT;"
                 + " streams of events need any byte within that time"
         )
         package static let accessLog = Setting<Bool>(
             "HTTP_ACCESS_LOG",
             default: true,
-            "one log line a request at info, but for the operators' routes; false: all at debug"
+            "log each request at info, except the operators' routes; false: all at debug"
         )
         package static let maximumConnectionsName = "HTTP_MAX_CONNECTIONS"
 
@@ -83,7 +87,8 @@ extension HTTPServerConfiguration {
                 maximumConnectionsName,
                 in: 1...1_000_000,
                 default: fallback,
-                "connections at once, fewer where the limit of descriptors (ulimit -n) leaves fewer;"
+                "maximum connections at once; fewer where the limit of descriptors (ulimit"
+                    + " -n) leaves fewer;"
                     + " further ones are closed"
             )
         }
@@ -93,7 +98,7 @@ extension HTTPServerConfiguration {
             in: 1...1_000_000,
             default: nil,
             none: "no limit",
-            "connections at once of one address"
+            "maximum connections at once from one address"
         )
         static let headTimeout = Setting<Duration>(
             "HTTP_HEAD_TIMEOUT",
@@ -112,7 +117,7 @@ extension HTTPServerConfiguration {
             "HTTP_IDLE_TIMEOUT",
             in: times,
             default: usual.idleTimeout,
-            "without a request, or without the peer taking any byte of an answer"
+            "idle time of a connection: no request, or no byte of a response that the peer reads"
         )
 
         package static func all(
@@ -155,7 +160,7 @@ extension HTTPServerConfiguration {
         if let held = try reader.optional(Variable.maximumHeldBodyBytes), held < maximumBodyBytes {
             throw ConfigurationError(
                 Variable.maximumHeldBodyBytes.name,
-                "is \"\(held)\"; it takes at least HTTP_MAX_BODY_BYTES, \(maximumBodyBytes)"
+                "is \"\(held)\"; expected at least HTTP_MAX_BODY_BYTES, \(maximumBodyBytes)"
             )
         }
         maximumHeldAnswerBytes = try reader.value(of: Variable.maximumHeldAnswerBytes)

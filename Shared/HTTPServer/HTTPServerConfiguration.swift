@@ -1,4 +1,4 @@
-/// What one HTTP server listens on, and what it grants its peers.
+/// The addresses that one HTTP server listens on, and the limits of its peers.
 package struct HTTPServerConfiguration: Sendable {
     package enum ApplicationProtocol: String, Sendable {
         case http2 = "h2"
@@ -8,18 +8,18 @@ package struct HTTPServerConfiguration: Sendable {
     package enum Certificate: Sendable {
         /// PEM files, read at start and again when they change: the leaf first, then its chain.
         case files(certificate: String, privateKey: String)
-        /// The same as text.
+        /// The same PEM as strings.
         case pem(certificate: String, privateKey: String)
     }
 
     package struct TLS: Sendable {
         package var port: Int
         package var certificate: Certificate
-        /// What ALPN may choose, the best first. A client without ALPN gets HTTP/1.1 where it is
-        /// listed; one that offers none of these is refused.
+        /// The protocols that ALPN may choose, the best first. A client without ALPN gets HTTP/1.1
+        /// if it is listed; one that offers none of these is refused.
         package var applicationProtocols: [ApplicationProtocol]
-        /// Asks for a client certificate. None is demanded, and any is taken: its subject is told
-        /// in the request, and proves nothing but that the peer holds its key.
+        /// Whether to ask for a client certificate. It is optional, and any is accepted: the
+        /// request carries its subject, which only proves that the peer holds its key.
         package var requestsClientCertificate: Bool
 
         package init(
@@ -36,11 +36,11 @@ package struct HTTPServerConfiguration: Sendable {
     }
 
     package struct HTTP2: Sendable {
-        /// What SETTINGS allows a client at first; `HTTPServer.setMaxConcurrentStreams` changes it.
+        /// The limit in the first SETTINGS; `HTTPServer.setMaxConcurrentStreams` changes it.
         package var maxConcurrentStreams = 100
-        /// How much of each body a client may send ahead.
+        /// The bytes of each body that a client may send ahead.
         package var initialWindowBytes = 256 * 1024
-        /// All unfinished bodies of one connection together; a stream that goes beyond is reset.
+        /// The limit of all unfinished bodies of one connection; a stream that exceeds it is reset.
         package var maximumBufferedBytes = 16 * 1024 * 1024
 
         package init() {}
@@ -48,49 +48,50 @@ package struct HTTPServerConfiguration: Sendable {
 
     /// A numeric address or a name.
     package var host: String
-    /// Of the plain listener (HTTP/1.1, and HTTP/2 by prior knowledge); 0: any free; nil: none.
+    /// The port of the plain listener (HTTP/1.1, and HTTP/2 by prior knowledge); 0: any free; nil:
+    /// none.
     package var port: Int?
     package var tls: TLS?
-    /// For routes that do not name their own. Beyond it: 413.
+    /// The limit for routes without their own. Beyond it: 413.
     package var maximumBodyBytes = 1024 * 1024
-    /// The bodies of all requests that are coming or whose handlers run, together, on each loop of
-    /// the server. Beyond it: 503. Too little refuses honest peers, too much ends in a process that
-    /// is killed.
+    /// The limit of the bodies of all requests that are arriving or whose handlers run, on each
+    /// loop. Beyond it: 503. Too low refuses honest peers, too high ends in a killed process.
     package var maximumHeldBodyBytes = 256 * 1024 * 1024
-    /// The answers that peers have not read, together, on each loop of the server. Where a further
-    /// one has no room, connections are closed, first the one that would take the longest at the
-    /// pace it has read at; where that is too early to tell, the further one is 503.
+    /// The limit of the responses that peers have not read, on each loop. If a further one has no
+    /// room, connections are closed, first the one that would take the longest at its peer's
+    /// reading rate; where that is too early to tell, the further response is 503.
     package var maximumHeldAnswerBytes = 64 * 1024 * 1024
-    /// The same of one connection: while there is more, no further request of it is begun. Too
-    /// little makes a client wait who asks for much at once and reads it.
+    /// The same limit for one connection: beyond it, no further request begins. Too low slows
+    /// clients that request much at once and read it.
     package var maximumHeldAnswerBytesPerConnection = 1024 * 1024
-    /// What a peer takes of its answers in a second, over each `idleTimeout` in which there is some
-    /// to take; else it is cut off. Streams of events need less: any byte within `idleTimeout`.
+    /// The rate at which a peer must read its responses, over each `idleTimeout` in which there are
+    /// some; else it is cut off. Event streams need less: any byte within `idleTimeout`.
     package var minimumAnswerBytesPerSecond = 240
-    /// The request line and the header lines together. Beyond it: 431.
+    /// The limit of the request line and the header lines together. Beyond it: 431.
     package var maximumHeadBytes = 64 * 1024
     /// Beyond it: 414.
     package var maximumTargetBytes = 16 * 1024
     /// Beyond it: 431.
     package var maximumHeaderCount = 128
-    /// Over all loops; further ones are closed at once.
+    /// The limit over all loops; further connections are closed at once.
     package var maximumConnections = 10_000
     package var maximumConnectionsPerAddress: Int?
-    /// From a connection's start (its TLS handshake included), or a later head's first byte, to the
-    /// head's end. Too short cuts off slow networks, too long lets a few clients hold connections.
+    /// The time from a connection's start (its TLS handshake included), or a later head's first
+    /// byte, to the head's end. Too short cuts off slow networks, too long lets a few clients hold
+    /// connections.
     package var headTimeout: Duration = .seconds(10)
-    /// From a head's end to its body's end.
+    /// The time from a head's end to its body's end.
     package var bodyTimeout: Duration = .seconds(30)
-    /// Without a request; also without the peer taking any byte of an answer, and the window of
-    /// `minimumAnswerBytesPerSecond`.
+    /// The time without a request; also without the peer taking any byte of a response, and the
+    /// window of `minimumAnswerBytesPerSecond`.
     package var idleTimeout: Duration = .seconds(75)
-    /// How long a stop waits for the answers that are on their way.
+    /// How long a stop waits for the responses in flight.
     package var stopGrace: Duration = .seconds(20)
     package var http2 = HTTP2()
-    /// One log line a request at the level of its route, which is `info` unless it says otherwise;
-    /// without it all are at `debug`.
+    /// Whether each request logs one line at the level of its route, which is `info` by default;
+    /// without it all lines are at `debug`.
     package var accessLog = false
-    /// What its `listening` line is told apart by, where a process has several servers.
+    /// Identifies the server in its `listening` line if a process has several.
     package var surface: String?
 
     package init(host: String = "0.0.0.0", port: Int? = 8080, tls: TLS? = nil) {
@@ -100,7 +101,7 @@ package struct HTTPServerConfiguration: Sendable {
     }
 }
 
-/// Where a listener ended up.
+/// The address of a listener.
 package struct BoundAddress: Sendable, Equatable {
     /// `http` or `https`.
     package let scheme: String
@@ -114,9 +115,9 @@ package struct BoundAddress: Sendable, Equatable {
     }
 }
 
-/// Why a server could not start.
+/// The reason why a server could not start.
 package struct HTTPServerError: Error, CustomStringConvertible {
-    /// Safe to show: names files and ports, never what is in them.
+    /// Safe to show: names files and ports, never contents.
     package let description: String
 
     init(_ description: String) { self.description = description }

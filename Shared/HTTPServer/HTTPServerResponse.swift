@@ -1,13 +1,13 @@
 package import JSON
 
-/// One answer. The server adds `Date`, `Content-Length` and `Connection`.
+/// One response. The server adds `Date`, `Content-Length` and `Connection`.
 package struct HTTPServerResponse: Sendable {
     package var status: Int
     package var headers: HTTPHeaders
     package var body: [UInt8]
-    /// The body, in place of `body`, when it is made while it is sent.
+    /// A body that is produced while it is sent, in place of `body`.
     package var stream: HTTPBodyStream?
-    /// What is done in place of sending it; nil sends it. Not asked where it is streamed.
+    /// Runs in place of sending the response; nil sends it. Ignored for a streamed response.
     package var ending: Ending?
 
     package typealias Ending = @Sendable (any HTTPExchange) -> Void
@@ -52,7 +52,7 @@ package struct HTTPServerResponse: Sendable {
         HTTPServerResponse(status: status)
     }
 
-    /// RFC 9457 problem details.
+    /// Renders RFC 9457 problem details.
     package static func problem(_ problem: HTTPProblem) -> HTTPServerResponse {
         var object: JSONObject = [
             "title": .string(statusText(problem.status)),
@@ -69,15 +69,15 @@ package struct HTTPServerResponse: Sendable {
     }
 }
 
-/// What a handler says that need not wait in most cases: the answer, or how it is come by.
+/// The result of a handler that rarely waits: a response, or a closure that produces it.
 ///
-/// An answer that is there at once takes no task. A task with the frames of all that stands between a
-/// connection and a handler costs as much as a small answer does.
-package enum HTTPPromptAnswer: Sendable {
+/// A response that is ready needs no task. A task with the frames of all layers between a
+/// connection and a handler costs as much as a small response.
+package enum ImmediateResponse: Sendable {
     case now(HTTPServerResponse)
     case later(@Sendable () async throws -> HTTPServerResponse)
 
-    /// The answer, waited for where it has to be.
+    /// Returns the response, waiting if necessary.
     package func response() async throws -> HTTPServerResponse {
         switch self {
         case .now(let response): response

@@ -1,14 +1,14 @@
 internal import JSON
 
-/// A request target in origin form, taken apart. Strict: an escape that is none, an escaped NUL
-/// and what is not UTF-8 once unescaped are refused rather than guessed at.
+/// A request target in origin form, parsed strictly: an invalid escape, an escaped NUL, or invalid
+/// UTF-8 after unescaping is refused, not guessed at.
 struct HTTPTarget {
     let path: String
     let segments: [String]
     let query: [(name: String, value: String)]
 
     init(origin target: String) throws(HTTPProblem) {
-        // OPTIONS alone may ask about the whole server.
+        // Only OPTIONS may address the whole server.
         if target == "*" {
             path = "*"
             segments = ["*"]
@@ -47,7 +47,7 @@ struct HTTPTarget {
         return try parseForm(target[(mark + 1)...])
     }
 
-    /// The segments of a path without escapes; nil for any other.
+    /// Returns the segments of a path without escapes; nil for any other path.
     private static func segments(ofPlain bytes: ArraySlice<UInt8>) -> [String]? {
         let slash = UInt8(ascii: "/")
         var count = 0
@@ -67,7 +67,7 @@ struct HTTPTarget {
     }
 }
 
-/// Reads `application/x-www-form-urlencoded` text, of a query or of a body.
+/// Parses an `application/x-www-form-urlencoded` string, of a query or of a body.
 package func parseForm(
     _ bytes: some Collection<UInt8>
 ) throws(HTTPProblem) -> [(name: String, value: String)] {
@@ -121,13 +121,13 @@ private func unescape(
     guard let text = String(validating: result, as: UTF8.self) else {
         throw HTTPProblem(status: 400, detail: "the target is not UTF-8")
     }
-    guard MarkRun.isWithin(text) else {
+    guard CombiningMarkRun.isWithin(text) else {
         throw HTTPProblem(status: 400, detail: "the target has too many combining marks in a row")
     }
     return text
 }
 
-/// ASCII without escapes, which most of it is.
+/// Decodes ASCII without escapes, which most input is; `nil` for other input.
 private func plainText(_ bytes: some Collection<UInt8>, plusIsBlank: Bool) -> String? {
     for byte in bytes {
         guard byte < 0x80, byte != UInt8(ascii: "%"), byte != 0,

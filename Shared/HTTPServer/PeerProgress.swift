@@ -1,4 +1,4 @@
-/// Whether a peer still takes what it is sent. Pure: told a count and the time, again and again.
+/// Tracks whether a peer still takes its bytes. Pure: gets a count and the time repeatedly.
 struct PeerProgress {
     private var taken: Int
     private var since: ContinuousClock.Instant
@@ -19,22 +19,22 @@ struct PeerProgress {
     }
 }
 
-/// How fast a peer takes the answers that are held for it. Pure: told what was taken, again and again.
-struct AnswerPace {
+/// Tracks how fast a peer reads the responses held for it. Pure: gets the taken bytes repeatedly.
+struct DrainRate {
     private struct Mark {
         let taken: Int
         let at: ContinuousClock.Instant
     }
 
-    /// Where the window began that is judged next.
+    /// The start of the current window.
     private var window: Mark
-    /// Of two that follow each other the newer and the older, from which the pace is reckoned.
+    /// The newer and the older of two consecutive marks, from which the rate is computed.
     private var newer: Mark
     private var older: Mark
 
-    /// An answer that was only just made says nothing of who reads it.
+    /// The least time before a rate is computed: a new response says nothing about its reader.
     private static let leastTime: Duration = .milliseconds(250)
-    /// What was taken longer ago than twice this says little of what comes.
+    /// The interval of marks: bytes taken more than twice as long ago say little about the future.
     private static let markEvery: Duration = .seconds(5)
 
     init(taken: Int, at now: ContinuousClock.Instant) {
@@ -43,7 +43,7 @@ struct AnswerPace {
         older = window
     }
 
-    /// - Returns: Whether less than `least` bytes a second were taken over the whole of a `length`.
+    /// Returns whether less than `least` bytes a second were taken over a whole `length`.
     mutating func isTooSlow(
         taken: Int,
         at now: ContinuousClock.Instant,
@@ -57,9 +57,9 @@ struct AnswerPace {
         return Double(taken - window.taken) < Double(least) * ((now - window.at) / .seconds(1))
     }
 
-    /// In how many seconds what is held will be taken, at the pace of the last few.
+    /// Returns the seconds until the held bytes are taken, at the recent rate.
     ///
-    /// - Returns: Nil where it is too early to tell.
+    /// - Returns: Nil if it is too early to tell.
     func secondsLeft(held: Int, taken: Int, at now: ContinuousClock.Instant) -> Double? {
         guard now >= older.at + Self.leastTime else { return nil }
         let perSecond = Double(max(0, taken - older.taken)) / ((now - older.at) / .seconds(1))

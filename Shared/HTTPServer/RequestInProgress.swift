@@ -1,22 +1,22 @@
 internal import JSON
 
-/// A request whose handler is to run, with what the answer's record needs.
-/// Confined to its loop, as its handler's task is but for the handler itself.
+/// A request whose handler is to run, and the data for its access log line. Confined to its loop,
+/// like its handler's task except the handler itself.
 final class RequestInProgress: @unchecked Sendable {
     private(set) var request: HTTPServerRequest
     let match: Router.Match
     private let server: ServerLoop
     private var response = HTTPServerResponse(status: 500)
     let startedAt = ContinuousClock.now
-    private let heldBody: HeldBody
-    /// What a handler left to be waited for.
+    private let heldBody: BudgetedBody
+    /// The asynchronous rest of an immediate handler.
     private var rest: (@Sendable () async throws -> HTTPServerResponse)?
 
     init(_ request: consuming HTTPServerRequest, _ server: ServerLoop) {
         match = server.router.match(request.method, request.pathSegments)
         if case .route(_, let parameters) = match { request.pathParameters = parameters }
-        request.caller = CallerPresence(on: server.loop, gathering: server.gatheredBytes)
-        heldBody = HeldBody(
+        request.caller = ClientPresence(on: server.loop, gathering: server.gatheredBytes)
+        heldBody = BudgetedBody(
             maximumBytes: match.maximumBodyBytes ?? server.configuration.maximumBodyBytes,
             of: server.heldBodyBytes,
             server.instruments
@@ -27,21 +27,21 @@ final class RequestInProgress: @unchecked Sendable {
         unsafe heldBody.whenDropped = { [weak self] in self?.request.body = [] }
     }
 
-    /// The bound of its body, and of what that inflates to.
+    /// The limit of its body, and of the inflated size.
     var maximumBodyBytes: Int { heldBody.maximumBytes }
 
-    /// Counts what there is of the body now.
+    /// Counts the present size of the body.
     ///
-    /// - Throws: 503 when there is no room for it beside those of other requests.
+    /// - Throws: 503 if there is no room for it beside the bodies of other requests.
     func hold(_ bytes: Int) throws(HTTPProblem) { try heldBody.hold(bytes) }
 
-    /// Lets go of the body, once the handler has ended or will not run.
+    /// Drops the body, once the handler has ended or will not run.
     func dropBody() {
         request.body = []
         heldBody.letGo()
     }
 
-    /// Keeps no more of the request than its record tells: its answer may take days.
+    /// Drops all of the request that its log line does not need: its response may take days.
     func forgetRequest() {
         request.headers = [:]
         request.query = []
@@ -51,16 +51,16 @@ final class RequestInProgress: @unchecked Sendable {
         request.rawTarget = ""
     }
 
-    /// Takes over the answer, once `runHandler` has returned.
+    /// Takes the response, once `runHandler` has returned.
     func takeResponse() -> HTTPServerResponse {
         request.caller.letGo()
         defer { response = HTTPServerResponse(status: 500) }
         return response
     }
 
-    /// Has the handler answer at once, where it can. On the loop.
+    /// Lets the handler respond at once, if it can. On the loop.
     ///
-    /// - Returns: False where it has to be waited for: `runHandler` goes on from there.
+    /// - Returns: False if it has to be awaited: `runHandler` continues from there.
     func answerAtOnce() -> Bool {
         guard case .route(let route, _) = match, let prompt = route.prompt else { return false }
         do {
@@ -96,7 +96,7 @@ final class RequestInProgress: @unchecked Sendable {
     }
 
     private func checkHeaders() throws(HTTPProblem) {
-        guard request.headers.allSatisfy({ MarkRun.isWithin($0.value) }) else {
+        guard request.headers.allSatisfy({ CombiningMarkRun.isWithin($0.value) }) else {
             throw HTTPProblem(
                 status: 400,
                 detail: "a header has too many combining marks in a row"
@@ -105,7 +105,7 @@ final class RequestInProgress: @unchecked Sendable {
     }
 
     // Inlined, each would have copies of the request in the frame of every request, and a task that
-    // needs more than its first kilobyte asks for another.
+    // needs more than its first kilobyte allocates another.
     @inline(never)
     private func refuse() {
         response = server.router.refusal(of: request, by: match)
@@ -117,9 +117,10 @@ final class RequestInProgress: @unchecked Sendable {
         response = server.router.failure(error, of: request, at: route)
     }
 
-    /// Gives the request its body: as its sender meant it, unless its handler undoes the coding.
+    /// Gives the request its body, decoded unless its handler undoes the coding.
     ///
-    /// - Throws: 503 when there is no room for it beside those of other requests; as `decodeBody`.
+    /// - Throws: 503 if there is no room for it beside the bodies of other requests; as
+    ///   `decodeBody`.
     func takeBody(_ bytes: [UInt8]) throws(HTTPProblem) {
         try hold(bytes.count)
         request.body = bytes

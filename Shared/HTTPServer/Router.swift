@@ -1,34 +1,35 @@
 import JSON
 package import Observability
 
-/// Finds the handler of a request, and answers for it: a value, callable without a socket.
+/// Finds the handler of a request and returns its response: a value, callable without a socket.
 ///
 /// Patterns are segments: a literal, `:name` (one segment, not empty), `:name` followed by a
 /// literal end that begins with a colon (`:namespace:fetch`), or, last, `*rest` (one segment or
-/// more; the one of `/a/` is empty). A literal beats a name, a name beats the rest. HEAD falls back to GET (the
-/// server drops the body); OPTIONS is left to routes.
+/// more; the one of `/a/` is empty). A literal takes precedence over a name, a name over the rest.
+/// HEAD falls back to GET (the server drops the body); OPTIONS is left to routes.
 ///
-/// A surface answers errors in its own protocol by the three hooks. Each gets the request, so one
+/// A surface renders errors in its own protocol by the three hooks. Each gets the request, so one
 /// router can serve several surfaces and choose by path.
 package struct Router: Sendable {
     package typealias Handler =
         @Sendable (HTTPServerRequest) async throws -> HTTPServerResponse
-    package typealias PromptHandler =
-        @Sendable (HTTPServerRequest) throws -> HTTPPromptAnswer
+    package typealias ImmediateHandler =
+        @Sendable (HTTPServerRequest) throws -> ImmediateResponse
 
-    /// No route has this path.
+    /// The response if no route has this path.
     package var notFound: @Sendable (HTTPServerRequest) -> HTTPServerResponse = { _ in
         .problem(HTTPProblem(status: 404, detail: "there is nothing at this path"))
     }
 
-    /// The path is known, the method is not; `Allow` is added to an answer that has none.
+    /// The response if the path is known and the method is not; `Allow` is added if it is missing.
     package var methodNotAllowed:
         @Sendable (HTTPServerRequest, _ allowed: [HTTPMethod]) -> HTTPServerResponse = { _, _ in
             .problem(HTTPProblem(status: 405, detail: "this path does not take this method"))
         }
 
-    /// What a handler threw, or an `HTTPProblem` by which the server itself refuses a request
-    /// whose head could be read (408, 413, 417). Unknown errors are 500 and show nothing.
+    /// The response to an error thrown by a handler, or to an `HTTPProblem` by which the server
+    /// itself refuses a request whose head could be read (408, 413, 417). Unknown errors are 500
+    /// and show nothing.
     package var errorResponse: @Sendable (any Error, HTTPServerRequest) -> HTTPServerResponse = {
         error,
         _ in
@@ -36,20 +37,20 @@ package struct Router: Sendable {
         return .problem(HTTPProblem(status: 500))
     }
 
-    /// Asked once the head of a request with a body is there, before any of that is waited for: why it
-    /// is not to be read.
+    /// Returns the reason to refuse a request with a body. Called once its head is read, before its
+    /// body is awaited.
     package var refusalBeforeBody: @Sendable (HTTPServerRequest) -> HTTPProblem? = { _ in nil }
 
-    /// Where a handler's failure (an answer of 500 or above for what it threw) is logged. One
-    /// that was cancelled by a stop has not failed.
+    /// The log of handler failures (a response of 500 or above for an error). A handler that was
+    /// cancelled by a stop has not failed.
     package var log: Log = .disabled
 
-    /// First segments, in lower case, that a `:name` at the beginning of a pattern does not stand for:
-    /// a surface at the root of the host takes nothing from the others.
+    /// First segments, in lower case, that a `:name` at the beginning of a pattern does not match:
+    /// a surface at the root of the host must not take the paths of others.
     package var reservedFirstSegments: Set<String> = []
 
-    /// Whether handlers get a body as it was sent, and undo its coding (`decodeBody`) when they know
-    /// who calls. Otherwise it is undone before they run, for whoever sends it.
+    /// Whether handlers get a body as sent, and undo its coding (`decodeBody`) when the client is
+    /// authenticated. Otherwise it is undone before they run, for any sender.
     package var givesBodiesAsSent = false
 
     private var root = Node()
@@ -58,8 +59,8 @@ package struct Router: Sendable {
 
     /// Adds a route. A repeat of the same method and pattern replaces it.
     ///
-    /// A `maximumBodyBytes` of nil takes the server's bound. `logLevel` is that of the access log's
-    /// lines: `debug` for what is asked again and again and tells nobody anything.
+    /// A `maximumBodyBytes` of nil takes the server's limit. `logLevel` is that of the access log's
+    /// lines: `debug` for requests that are frequent and uninteresting.
     package mutating func on(
         _ method: HTTPMethod,
         _ pattern: String,
@@ -76,14 +77,14 @@ package struct Router: Sendable {
         insert(route, method)
     }
 
-    /// Adds a route as `on` does, of a handler that need not wait in most cases. It runs on the
-    /// connection's loop, and holds up all others there.
+    /// Adds a route as `on` does, for a handler that rarely waits. It runs on the connection's
+    /// loop, and blocks all other requests there.
     package mutating func onPrompt(
         _ method: HTTPMethod,
         _ pattern: String,
         maximumBodyBytes: Int? = nil,
         logLevel: LogLevel = .info,
-        _ handler: @escaping PromptHandler
+        _ handler: @escaping ImmediateHandler
     ) {
         let route = Route(
             pattern: pattern,
@@ -102,7 +103,7 @@ package struct Router: Sendable {
         root.insert(segments, names: [], method: method, route: route)
     }
 
-    /// Every route, for whoever must know of all of them, by their patterns.
+    /// All routes, sorted by pattern.
     package var routes: [(method: HTTPMethod, pattern: String)] {
         root.routes.sorted {
             ($0.pattern, $0.method.rawValue) < ($1.pattern, $1.method.rawValue)
@@ -144,7 +145,7 @@ package struct Router: Sendable {
         return allowed.isEmpty ? .nothing : .otherMethods(allowed)
     }
 
-    /// The answer to what has no route.
+    /// Returns the response to a request without a route.
     func refusal(of request: HTTPServerRequest, by match: Match) -> HTTPServerResponse {
         guard case .otherMethods(let allowed) = match else { return notFound(request) }
         var response = methodNotAllowed(request, allowed)
@@ -155,15 +156,15 @@ package struct Router: Sendable {
         return response
     }
 
-    /// The answer to what a handler threw.
+    /// Returns the response to an error of a handler.
     func failure(
         _ error: any Error,
         of request: HTTPServerRequest,
         at route: Route
     ) -> HTTPServerResponse {
         if error is CancellationError, request.caller.isGone {
-            // Who has ended its side alone may still read this.
-            let left = HTTPProblem(status: 408, detail: "nobody waited for the answer any more")
+            // A client that has only ended its side may still read this.
+            let left = HTTPProblem(status: 408, detail: "the client closed the request")
             return errorResponse(left, request)
         }
         let response = errorResponse(error, request)
@@ -180,21 +181,21 @@ package struct Router: Sendable {
         return response
     }
 
-    /// An object, as each request holds on to its own.
+    /// A class, as each request holds a reference to its route.
     final class Route: Sendable {
         let pattern: String
         let maximumBodyBytes: Int?
         let logLevel: LogLevel
         let handler: Handler
-        /// The same, of a handler that need not wait in most cases.
-        let prompt: PromptHandler?
+        /// The handler, if it rarely waits.
+        let prompt: ImmediateHandler?
 
         init(
             pattern: String,
             maximumBodyBytes: Int?,
             logLevel: LogLevel,
             handler: @escaping Handler,
-            prompt: PromptHandler? = nil
+            prompt: ImmediateHandler? = nil
         ) {
             self.pattern = pattern
             self.maximumBodyBytes = maximumBodyBytes
@@ -219,7 +220,7 @@ package struct Router: Sendable {
             return route.logLevel
         }
 
-        /// Names the route in logs: paths hold tokens, patterns do not.
+        /// The pattern that names the route in logs: paths contain tokens, patterns do not.
         var pattern: String {
             guard case .route(let route, _) = self else { return "" }
             return route.pattern
@@ -227,7 +228,7 @@ package struct Router: Sendable {
     }
 }
 
-/// One place in the tree of patterns.
+/// A node in the tree of patterns.
 private struct Node: Sendable {
     struct Leaf: Sendable {
         let names: [String]
@@ -235,16 +236,16 @@ private struct Node: Sendable {
     }
 
     struct NamedSegment: Sendable {
-        /// The literal end of the segment, empty when the name takes it whole.
+        /// The literal end of the segment, empty if the name takes all of it.
         let suffix: String
         var node: Node
     }
 
     private var literals: [(text: String, node: Node)] = []
-    /// Where each stands, once they are too many to be compared one by one.
-    private var places: TextMap<Int> = [:]
+    /// The index of each literal, once there are too many to compare one by one.
+    private var places: ExactStringMap<Int> = [:]
     private static let comparedLiterals = 8
-    /// Longest suffix first.
+    /// Sorted by suffix, the longest first.
     private var named: [NamedSegment] = []
     private var leaves: [HTTPMethod: Leaf] = [:]
     private var restLeaves: [HTTPMethod: Leaf] = [:]
@@ -302,8 +303,8 @@ private struct Node: Sendable {
         return nil
     }
 
-    /// Depth first, the most exact branch first. `values` grows along the branch taken; `allowed`
-    /// gathers the methods of every leaf that has the path but not the method.
+    /// Searches depth first, the most exact branch first. `values` grows along the branch taken;
+    /// `allowed` collects the methods of every leaf that has the path but not the method.
     func find(
         _ segments: ArraySlice<String>,
         _ method: HTTPMethod,

@@ -2,24 +2,24 @@ internal import EventLoop
 internal import Observability
 internal import Synchronization
 
-/// One loop's share of a server: its listeners, its connections, its clock. Confined to the loop's
+/// One loop's share of a server: its listeners, its connections, its timers. Confined to the loop's
 /// thread.
 final class ServerLoop: @unchecked Sendable {
     let loop: EventLoop
     let configuration: HTTPServerConfiguration
     let router: Router
     let log: Log
-    let instruments: Instruments
+    let instruments: ServerMetrics
     var date = HTTPDate()
-    /// Of all requests that are coming or being handled.
+    /// The body bytes of all requests that are arriving or being handled.
     let heldBodyBytes: ByteBudget
-    /// Of answers that peers have not read, and that are gathered part by part.
+    /// The bytes of responses that peers have not read, and that are gathered part by part.
     let heldAnswerBytes = Atomic<Int>(0)
-    /// Of answers that are gathered part by part, before they are sent.
+    /// The bytes of responses that are gathered part by part, before they are sent.
     let gatheredBytes: ByteBudget
-    /// The connections with more than a small answer of them.
+    /// The connections that hold more than a small response.
     private var holders: [Int: Connection] = [:]
-    /// For HTTP/2 connections from now on; those that are open are told of a change.
+    /// The limit for new HTTP/2 connections; open ones are notified of a change.
     private(set) var maxConcurrentStreams: Int
 
     private let limits: ConnectionLimits
@@ -32,15 +32,15 @@ final class ServerLoop: @unchecked Sendable {
     private var certificateWatch: LoopTimer?
     private var isReadingCertificate = false
     private var stopped: (() -> Void)?
-    /// Connections that have sent further requests before the answer to their first.
+    /// Connections that have sent further requests before the response to their first.
     private var postponed: [Int] = []
     private var postponedTurn: LoopTimer?
-    /// Of the requests that were answered in this turn.
+    /// The log lines of the requests that were answered in this turn.
     private var accessLines: LogLines
-    /// Those that have something to write when this turn ends.
+    /// The connections with output to write when this turn ends.
     private var unflushed: [Connection] = []
 
-    /// Of those, how many get a turn before the loop looks at its sockets again.
+    /// How many postponed connections get a turn before the loop looks at its sockets again.
     private static let postponedPerTurn = 64
 
     init(
@@ -48,7 +48,7 @@ final class ServerLoop: @unchecked Sendable {
         configuration: HTTPServerConfiguration,
         router: Router,
         limits: ConnectionLimits,
-        instruments: Instruments,
+        instruments: ServerMetrics,
         log: Log
     ) {
         self.loop = loop
@@ -63,7 +63,8 @@ final class ServerLoop: @unchecked Sendable {
         maxConcurrentStreams = configuration.http2.maxConcurrentStreams
     }
 
-    /// Binds one listener and returns its port. It keeps this object until `closeListeners`.
+    /// Binds one listener and returns its port. The listener retains this object until
+    /// `closeListeners`.
     func listen(port: Int, sharesPort: Bool, tls: TLSContextSource?) throws -> Int {
         let listener = try TCPListener(
             host: configuration.host,
@@ -82,7 +83,7 @@ final class ServerLoop: @unchecked Sendable {
     }
 
     private func accept(_ stream: TCPStream, _ tls: TLSContextSource?) {
-        // Without an address the peer has gone already, and nothing that it sent could be counted.
+        // Without an address the peer has gone already, and its requests could not be counted.
         guard !stream.remoteAddress.isEmpty, admit(stream.remoteAddress) else {
             instruments.refusedConnections.add(1)
             return stream.closeWithReset()
@@ -90,7 +91,8 @@ final class ServerLoop: @unchecked Sendable {
         var session: TLSSession?
         if let tls {
             session = tls.makeSession()
-            // Without memory for one there is no connection, least of all a plain one.
+            // Without memory for a session the connection is refused; it must not become a plain
+            // one.
             guard session != nil else {
                 limits.release(stream.remoteAddress)
                 instruments.refusedTLS.add(1)
@@ -149,7 +151,7 @@ final class ServerLoop: @unchecked Sendable {
 
     // MARK: Time
 
-    /// Fine enough that no deadline is late by more than an eighth.
+    /// The tick interval: so short that no deadline is late by more than an eighth.
     private var tickInterval: Duration {
         let shortest = min(
             configuration.headTimeout,
@@ -166,8 +168,8 @@ final class ServerLoop: @unchecked Sendable {
 
     // MARK: Fairness
 
-    /// Gives a connection its next turn once the others have had theirs, so that a thousand clients
-    /// that send twenty requests each at once hold nobody up for twenty thousand answers.
+    /// Gives a connection its next turn after the others, so that a thousand clients that send
+    /// twenty requests each at once do not delay the rest for twenty thousand responses.
     func postpone(_ connection: Connection) {
         postponed.append(connection.id)
         servePostponed()
@@ -179,7 +181,8 @@ final class ServerLoop: @unchecked Sendable {
             let next = Array(postponed.prefix(Self.postponedPerTurn))
             postponed.removeFirst(next.count)
             for id in next { connections[id]?.driver?.takeTurn() }
-            // Not from within a timer: libuv would run the next one before it looks at a socket.
+            // Not from a timer's callback: libuv would run the next one before it looks at a
+            // socket.
             loop.execute { [self] in
                 postponedTurn = nil
                 servePostponed()
@@ -187,9 +190,10 @@ final class ServerLoop: @unchecked Sendable {
         }
     }
 
-    // MARK: Answers that wait for their peers
+    // MARK: Responses that wait for their peers
 
-    /// What holds no more than a small answer is closed for others only where the rest is not enough.
+    /// Updates the count of held bytes. Connections that hold at most a small response are closed
+    /// for others only if the rest is not enough.
     func countHeldBytes(of connection: Connection, _ bytes: Int, before: Int) {
         if bytes == before { return }
         heldAnswerBytes.add(bytes - before, ordering: .relaxed)
@@ -199,14 +203,14 @@ final class ServerLoop: @unchecked Sendable {
         holders[connection.id] = isHolder ? connection : nil
     }
 
-    /// Makes room for an answer, if need be by closing connections: first the one whose peer would
-    /// take the longest to read what is held for it, at the pace it has read at so far. Nobody is
-    /// closed in vain.
+    /// Makes room for a response, if necessary by closing connections: first the one whose peer
+    /// would take the longest to read its held bytes, at its rate so far. No connection is closed
+    /// in vain.
     ///
-    /// - Returns: False where there is none, and it is too early to tell who reads slowly.
+    /// - Returns: False if there is no room, and it is too early to tell which peers read slowly.
     func makeRoom(for bytes: Int, at now: ContinuousClock.Instant = .now) -> Bool {
         let limit = configuration.maximumHeldAnswerBytes
-        // Or one that is larger than all of it had room only where nobody else has an answer.
+        // Else a response larger than the limit would have room only if no other is held.
         let needed = min(bytes, limit / 2)
         func missing() -> Int { heldAnswerBytes.load(ordering: .relaxed) + needed - limit }
         if missing() <= 0 { return true }
@@ -239,8 +243,8 @@ final class ServerLoop: @unchecked Sendable {
 
     // MARK: Stopping
 
-    /// Takes no more connections, answers what is in flight, and calls `done` when all are closed;
-    /// those that are not after `grace` are cut off.
+    /// Takes no more connections, answers the requests in flight, and calls `done` when all
+    /// connections are closed; the rest is cut off after `grace`.
     func stop(within grace: Duration, done: @escaping @Sendable () -> Void) {
         closeListeners()
         let deadline = loop.schedule(after: grace) { [self] in cutOff() }
@@ -254,7 +258,8 @@ final class ServerLoop: @unchecked Sendable {
         if connections.isEmpty { stopped?() }
     }
 
-    /// On one loop of a server; the files are read on the thread pool, for they may be far away.
+    /// Checks the certificate files, on one loop of a server; they are read on the thread pool, as
+    /// they may be on a network.
     func watchCertificate(_ tls: TLSContextSource) {
         certificateWatch = loop.schedule(after: .seconds(1), every: .seconds(1)) { [self] in
             guard !isReadingCertificate else { return }
@@ -292,9 +297,9 @@ final class ServerLoop: @unchecked Sendable {
         }
     }
 
-    // MARK: What connections are told
+    // MARK: Messages to connections
 
-    /// Those to come too.
+    /// Sets the limit for open and new connections.
     func setMaxConcurrentStreams(_ count: Int) {
         maxConcurrentStreams = count
         for connection in connections.values { connection.driver?.allowStreams(count) }
@@ -304,16 +309,16 @@ final class ServerLoop: @unchecked Sendable {
         connections[id]?.driver?.allowStreams(count)
     }
 
-    /// All of them, or one.
-    func sayGoodbye(connection id: Int?, lastStreamID: Int?, code: UInt32, data: [UInt8]) {
+    /// Sends GOAWAY to one connection or to all.
+    func sendGoAway(connection id: Int?, lastStreamID: Int?, code: UInt32, data: [UInt8]) {
         for connection in Array(connections.values) where id == nil || connection.id == id {
-            connection.driver?.sayGoodbye(lastStreamID: lastStreamID, code: code, data: data)
+            connection.driver?.sendGoAway(lastStreamID: lastStreamID, code: code, data: data)
         }
     }
 
     // MARK: Records
 
-    /// A request whose head could not be read, so that it has no method and no route.
+    /// Logs a request whose head could not be read: it has no method and no route.
     func recordRefusal(_ status: Int, connection: Int, peer: String) {
         let level = configuration.accessLog ? LogLevel.info : .debug
         guard log.level <= level else { return }
@@ -334,7 +339,7 @@ final class ServerLoop: @unchecked Sendable {
         let level = configuration.accessLog ? progress.match.logLevel : .debug
         guard log.level <= level else { return }
         if accessLines.isEmpty { loop.atEndOfTurn { [self] in accessLines.writeAll() } }
-        // The route, not the path: paths hold tokens.
+        // The route, not the path: paths contain tokens.
         accessLines.add(
             level,
             "request answered",

@@ -1,12 +1,13 @@
-/// The connections of one loop that have not sent the head of a request yet, oldest first. Where all
-/// connections of a server are taken, the oldest of these makes room for a new one: whoever only
-/// opens connections keeps no one else out.
+/// The connections of one loop that have not sent the head of a request yet, oldest first. When all
+/// connections of a server are taken, the oldest of these makes room for a new one: a client that
+/// only opens connections does not shut out others.
 struct SilentConnections {
     private var ids: [Int] = []
-    /// The index of the oldest; those before it are gone.
+    /// The index of the oldest; earlier ones are gone.
     private var first = 0
 
-    /// An honest client has sent the head of its request by then, after its TLS handshake.
+    /// The time within which an honest client sends the head of its request after its TLS
+    /// handshake.
     static let protectedFor: Duration = .seconds(1)
 
     mutating func opened(_ id: Int) { ids.append(id) }

@@ -7,11 +7,11 @@ final class TLSContext: @unchecked Sendable {
     let pointer: OpaquePointer
     let requestsClientCertificate: Bool
     let allowsHTTP11: Bool
-    /// ALPN's wire format. OpenSSL points into it while a handshake runs, so it has an address of
-    /// its own; sessions keep their context.
+    /// ALPN's wire format. OpenSSL points into it during a handshake, so it has an address of its
+    /// own; sessions retain their context.
     fileprivate let protocols: UnsafeMutableBufferPointer<UInt8>
 
-    /// - Throws: `HTTPServerError` when the PEM texts cannot be used together.
+    /// - Throws: `HTTPServerError` if the PEM strings cannot be used together.
     init(
         certificatePEM: String,
         privateKeyPEM: String,
@@ -39,7 +39,7 @@ final class TLSContext: @unchecked Sendable {
         let me = unsafe Unmanaged.passUnretained(self).toOpaque()
         unsafe SSL_CTX_set_alpn_select_cb(context, selectProtocol, me)
         if requestsClientCertificate {
-            // Whoever signed it: the subject is recorded, and proves the key alone.
+            // Any issuer is accepted: the subject is recorded, and proves only the key.
             unsafe SSL_CTX_set_verify(context, SSL_VERIFY_PEER) { _, _ in 1 }
         }
     }
@@ -49,7 +49,7 @@ final class TLSContext: @unchecked Sendable {
         unsafe protocols.deallocate()
     }
 
-    /// The leaf, then what leads from it to a root.
+    /// Uses the leaf certificate, then the chain from it to a root.
     private func useCertificates(_ pem: String) throws(HTTPServerError) {
         let bio = MemoryBIO(pem)
         var isLeaf = true
@@ -83,7 +83,7 @@ final class TLSContext: @unchecked Sendable {
     }
 }
 
-/// Text that OpenSSL reads; it copies it.
+/// A string that OpenSSL reads; it copies it.
 @safe
 private struct MemoryBIO: ~Copyable {
     let pointer: OpaquePointer?
@@ -97,7 +97,7 @@ private struct MemoryBIO: ~Copyable {
     deinit { unsafe BIO_free(pointer) }
 }
 
-/// A server has nobody to ask.
+/// Supplies no passphrase: a server cannot ask for one.
 private func noPassphrase(
     _: UnsafeMutablePointer<CChar>?,
     _: Int32,
@@ -105,7 +105,7 @@ private func noPassphrase(
     _: UnsafeMutableRawPointer?
 ) -> Int32 { -1 }
 
-/// Our order decides. A client that offers none of ours is refused.
+/// Selects a protocol by our order. A client that offers none of ours is refused.
 private func selectProtocol(
     _: OpaquePointer?,
     selected: UnsafeMutablePointer<UnsafePointer<UInt8>?>?,
@@ -132,7 +132,7 @@ private func selectProtocol(
     return SSL_TLSEXT_ERR_OK
 }
 
-/// The newest error's reason, and an empty queue. Reasons name no secret.
+/// Returns the newest error's reason, and empties the queue. Reasons name no secret.
 func takeOpenSSLError() -> String {
     let code = ERR_peek_last_error()
     ERR_clear_error()

@@ -1,18 +1,18 @@
 internal import Glibc
 internal import Observability
 
-/// The certificate that new connections get: of memory, or of files that are read again when they
-/// change. One for all loops of a server, so that a session resumes on any of them.
+/// The certificate for new connections: from memory, or from files that are read again when they
+/// change. All loops of a server share it, so that a session resumes on any of them.
 final class TLSContextSource: @unchecked Sendable {
     private let tls: HTTPServerConfiguration.TLS
     private let log: Log
     private let lock = Lock()
     private var context: TLSContext
-    /// Of the files that the context was made of, and of those that could not be used since.
+    /// The states of the files that the context was made of, and of a later pair that was rejected.
     private var fileState: [FileState]
     private var refusedState: [FileState]?
 
-    /// - Throws: `HTTPServerError` when the certificate cannot be read or used.
+    /// - Throws: `HTTPServerError` if the certificate cannot be read or used.
     init(_ tls: HTTPServerConfiguration.TLS, log: Log) throws(HTTPServerError) {
         self.tls = tls
         self.log = log
@@ -22,9 +22,9 @@ final class TLSContextSource: @unchecked Sendable {
 
     func makeSession() -> TLSSession? { TLSSession(lock.withLock { context }) }
 
-    /// Looks at the files, and takes what they hold now for connections to come. A pair that does
-    /// not fit, as while one of the two is being replaced, changes nothing; it is logged once, and
-    /// tried again by the next call. Blocks; one call at a time.
+    /// Checks the files, and uses their contents for new connections. A pair that does not fit, as
+    /// while one of the two is being replaced, changes nothing; it is logged once, and tried again
+    /// by the next call. Blocks; one call at a time.
     func reloadIfChanged() {
         let now = Self.fileState(tls.certificate)
         guard now != fileState else { return }

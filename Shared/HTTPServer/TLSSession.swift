@@ -1,16 +1,16 @@
 internal import COpenSSL
 
-/// One TLS connection between memory BIOs: sealed bytes in and out on one side, plain ones on the
-/// other, no socket. Sole owner of one `SSL *`. Belongs to its connection's loop.
+/// One TLS connection between memory BIOs: sealed bytes on one side, plain ones on the other, no
+/// socket. Sole owner of one `SSL *`. Confined to its connection's loop.
 @safe
 final class TLSSession {
     private let context: TLSContext
     private let ssl: OpaquePointer
-    /// What the peer sent, and what is to be sent; `ssl` owns both.
+    /// The bytes from the peer, and the bytes to send; `ssl` owns both.
     private var input: OpaquePointer
     private var output: OpaquePointer
     private(set) var isEstablished = false
-    /// The peer's `close_notify` has come.
+    /// Whether the peer's `close_notify` has arrived.
     private(set) var peerHasFinished = false
     private var hasFinished = false
 
@@ -33,8 +33,8 @@ final class TLSSession {
 
     deinit { unsafe SSL_free(ssl) }
 
-    /// Takes sealed bytes and returns the plain ones that are whole. Drain afterwards: the
-    /// handshake, key updates and alerts answer without being asked.
+    /// Takes sealed bytes and returns the complete plain ones. Drain afterwards: the handshake, key
+    /// updates and alerts produce output.
     func receive(_ bytes: UnsafeRawBufferPointer) -> Result<[UInt8], HTTPServerError> {
         ERR_clear_error()
         unsafe BIO_write(input, bytes.baseAddress, Int32(clamping: bytes.count))
@@ -70,7 +70,7 @@ final class TLSSession {
         return .success(plain)
     }
 
-    /// An empty BIO keeps the memory of the most that it ever had: two of them a connection.
+    /// Replaces the BIO: an empty one retains the memory of its peak, and a connection has two.
     private func renewInput() {
         guard unsafe BIO_ctrl_pending(input) == 0, let fresh = unsafe BIO_new(BIO_s_mem()) else {
             return
@@ -87,14 +87,14 @@ final class TLSSession {
         unsafe output = unsafe fresh
     }
 
-    /// Seals; the memory BIO takes all of it.
+    /// Seals bytes; the memory BIO takes all of them.
     func send(_ bytes: [UInt8]) {
         guard isEstablished, !hasFinished else { return }
         ERR_clear_error()
         unsafe SSL_write(ssl, bytes, Int32(clamping: bytes.count))
     }
 
-    /// Says that we send no more.
+    /// Sends `close_notify`: we send no more.
     func finish() {
         guard isEstablished, !hasFinished else { return }
         hasFinished = true
@@ -102,7 +102,7 @@ final class TLSSession {
         unsafe SSL_shutdown(ssl)
     }
 
-    /// What is to be sent to the peer; nil when there is nothing.
+    /// Returns the bytes to send to the peer; nil if there are none.
     func drain() -> [UInt8]? {
         let pending = unsafe BIO_ctrl_pending(output)
         guard pending > 0 else { return nil }
@@ -123,7 +123,7 @@ final class TLSSession {
         )
     }
 
-    /// RFC 2253 text of the client certificate's subject.
+    /// The client certificate's subject in RFC 2253 form.
     var peerSubject: String? {
         guard context.requestsClientCertificate,
             let certificate = unsafe SSL_get1_peer_certificate(ssl)

@@ -1,5 +1,5 @@
-/// Whether an address is one of the public Internet. What a channel URI resolves to must be:
-/// otherwise a device's registration could make us call our own network.
+/// Whether an address is one of the public Internet. A channel URI must resolve to one: otherwise a
+/// device's registration could make us call our own network.
 ///
 /// - SeeAlso: IANA's special-purpose address registries (RFC 6890).
 enum AddressRange {
@@ -7,14 +7,14 @@ enum AddressRange {
         !reserved.contains { address >> (32 - $0.bits) == $0.prefix >> (32 - $0.bits) }
     }
 
-    /// Takes the 16 bytes in network order.
+    /// Checks 16 bytes in network order.
     static func isPublic(ipv6 bytes: [UInt8]) -> Bool {
         guard bytes.count == 16 else { return false }
         let embedded = bytes[12...].reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
         if bytes[0..<10].allSatisfy({ $0 == 0 }), bytes[10] == 0xFF, bytes[11] == 0xFF {
             return isPublic(ipv4: embedded)
         }
-        // 64:ff9b::/96, where a translator stands before an IPv4 address.
+        // 64:ff9b::/96, the prefix of a translator for IPv4 addresses.
         if bytes[0..<4] == [0x00, 0x64, 0xFF, 0x9B], bytes[4..<12].allSatisfy({ $0 == 0 }) {
             return isPublic(ipv4: embedded)
         }

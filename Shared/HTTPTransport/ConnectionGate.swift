@@ -1,11 +1,11 @@
 /// Lets one call go alone on each new connection, and the others once it has been answered.
 ///
-/// Until then libcurl does not know the peer's settings and would take 100 streams for granted;
-/// APNs grants one until it has seen a valid token. What is refused so costs the connection. A first
-/// call that is not answered within a second holds nobody up any longer: by then the settings are
-/// there.
+/// Until then libcurl does not know the peer's settings and would assume 100 streams; APNs allows
+/// one until it has seen a valid token. A refusal for that costs the connection. A first call
+/// without an answer within a second no longer blocks the others: by then the settings have
+/// arrived.
 ///
-/// It also keeps what GOAWAY said of each connection, as libcurl only tells in its verbose words.
+/// It also stores the GOAWAY of each connection, as libcurl only reports it in its verbose output.
 /// Confined to its client's loop.
 final class ConnectionGate {
     private struct First {
@@ -13,13 +13,13 @@ final class ConnectionGate {
         var since: ContinuousClock.Instant
     }
 
-    /// Local port → the call that goes ahead on it.
+    /// Local port → the first call on it.
     private var proving: [Int: First] = [:]
-    /// Ports of connections that have answered. One that is given out again by the kernel counts
-    /// as proven, which costs no more than having no gate.
+    /// Ports of connections that have answered. A port that the kernel reuses counts as proven,
+    /// which costs no more than having no gate.
     private var proven: Set<Int> = []
 
-    /// The last stream that a connection's peer has taken, where it said so.
+    /// The last stream that a connection's peer has accepted, if it reported one.
     private var lastStreams: [Int: Int] = [:]
 
     private static let maximumProven = 4096
@@ -30,12 +30,12 @@ final class ConnectionGate {
         if proven.contains(port) { return true }
         if let first = proving[port] { return first.call == call }
         proving[port] = First(call: call, since: .now)
-        // A port that comes again is another connection.
+        // A reused port is another connection.
         lastStreams[port] = nil
         return true
     }
 
-    /// Says whether others may have been waiting for this call's end.
+    /// Notes the end of a call; returns whether others may have waited for it.
     func finished(_ call: UInt, wasAnswered: Bool, port: Int?) -> Bool {
         if !wasAnswered, let port { proven.remove(port) }
         let ports = proving.filter { $0.value.call == call }.map(\.key)
@@ -45,8 +45,8 @@ final class ConnectionGate {
         return true
     }
 
-    /// Says whether a first call has been waited for long enough.
-    func runsOutOfPatience(at now: ContinuousClock.Instant) -> Bool {
+    /// Whether a first call has blocked the others for long enough.
+    func isTimedOut(at now: ContinuousClock.Instant) -> Bool {
         let ports = proving.filter { now - $0.value.since >= Self.patience }.map(\.key)
         for port in ports {
             proving[port] = nil
@@ -55,13 +55,13 @@ final class ConnectionGate {
         return !ports.isEmpty
     }
 
-    func heardGoaway(onPort port: Int, lastStream: Int) {
+    func didReceiveGoAway(onPort port: Int, lastStream: Int) {
         proven.remove(port)
         if lastStreams.count >= Self.maximumProven { lastStreams.removeAll() }
         lastStreams[port] = lastStream
     }
 
-    /// Whether the peer has said that it did not process this stream.
+    /// Whether the peer has reported that it did not process this stream.
     func isDisowned(stream: Int, onPort port: Int) -> Bool {
         lastStreams[port].map { stream > $0 } ?? false
     }

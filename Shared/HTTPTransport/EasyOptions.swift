@@ -1,7 +1,7 @@
 internal import CCurl
 internal import Glibc
 
-/// Sets options on a borrowed easy handle and remembers the first that libcurl refused.
+/// Sets options on a borrowed easy handle and notes the first that libcurl refused.
 @safe
 struct EasyOptions {
     private let handle: UnsafeMutableRawPointer
@@ -32,7 +32,7 @@ struct EasyOptions {
         note(option, code)
     }
 
-    /// libcurl copies the body.
+    /// Sets the body, which libcurl copies.
     mutating func setBody(_ body: [UInt8]) {
         let size = unsafe carillon_easy_set_size(
             handle,
@@ -55,7 +55,7 @@ struct EasyOptions {
         note(CURLOPT_COPYPOSTFIELDS, code)
     }
 
-    /// The pointer is the `Transfer`, unretained: it outlives its handle.
+    /// Sets the callbacks; the pointer is the `Transfer`, unretained: it outlives its handle.
     mutating func setCallbacks(_ transfer: UnsafeMutableRawPointer) {
         note(
             CURLOPT_HEADERFUNCTION,
@@ -96,8 +96,8 @@ struct EasyOptions {
         )
     }
 
-    /// What every connection of ours has: a time limit, a proxy, a client certificate, and nothing
-    /// of libcurl's that reads files or the environment.
+    /// Sets the options of every connection: a time limit, a proxy, a client certificate, and no
+    /// reading of files or the environment by libcurl.
     mutating func setCommon(_ configuration: HTTPTransportConfiguration) {
         set(CURLOPT_NOSIGNAL, 1)
         set(CURLOPT_QUICK_EXIT, 1)
@@ -111,7 +111,7 @@ struct EasyOptions {
         set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
         set(CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2))
         set(CURLOPT_CONNECTTIMEOUT_MS, configuration.connectTimeout.milliseconds)
-        // An empty text turns libcurl's own reading of the environment off.
+        // An empty string turns libcurl's own reading of the environment off.
         set(CURLOPT_PROXY, configuration.proxy ?? "")
         set(CURLOPT_NOPROXY, configuration.noProxy ?? "")
         if let certificate = configuration.clientCertificate {
@@ -134,7 +134,8 @@ struct PeerAddress {
     let isPublic: Bool
     let port: Int
 
-    /// Anything but an `AF_INET` or `AF_INET6` address of its family's length is not public.
+    /// Reads an address; anything but an `AF_INET` or `AF_INET6` address of its family's length is
+    /// not public.
     init(family: Int32, length: Int, address: UnsafeRawPointer) {
         switch family {
         case AF_INET where length >= MemoryLayout<sockaddr_in>.size:
@@ -202,7 +203,7 @@ private func onPreRequest(
     return transfer.willSend(fromPort: Int(localPort)) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
 }
 
-/// The one place where sockets are opened, so the one place that sees each resolved address.
+/// Opens every socket, so it sees each resolved address.
 private func onOpenSocket(
     _ pointer: UnsafeMutableRawPointer?,
     _ purpose: curlsocktype,
@@ -234,7 +235,7 @@ func openSocket(
 }
 
 extension Duration {
-    /// At least 1: libcurl takes 0 for its own default.
+    /// The milliseconds, at least 1: libcurl takes 0 for its own default.
     var milliseconds: Int {
         let (seconds, attoseconds) = components
         return max(1, Int(clamping: seconds) * 1000 + Int(attoseconds / 1_000_000_000_000_000))

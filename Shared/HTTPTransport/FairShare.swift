@@ -1,18 +1,18 @@
-/// How much of something that several owners share one of them may hold. Pure.
+/// The part of a shared resource that one owner may hold. Pure.
 ///
-/// An owner may take one more while it holds less than three times of what is free. So one alone gets
-/// three quarters, and what is left is there for who comes next, however long the others keep what
-/// they have: a provider that does not answer one app must not be in the way of another's. The more
-/// an owner holds already, the more has to be free; who holds nothing needs one.
+/// An owner may take one more while it holds less than three times of what is free. So a single
+/// owner gets three quarters, and the rest is free for others, however long it holds its part: a
+/// provider that does not answer one app must not block another app's. The more an owner already
+/// holds, the more has to be free; an owner that holds nothing needs one free.
 package enum FairShare {
     private static let weight = 3
 
-    /// Whether an owner that holds so many may take one more of those that are free.
+    /// Whether an owner that holds `holding` may take one of the free ones.
     package static func admits(holding: Int, free: Int) -> Bool {
         free > 0 && (holding == 0 || holding < weight * free)
     }
 
-    /// How many more an owner may take at once.
+    /// Returns how many more an owner may take at once.
     package static func room(holding: Int, free: Int) -> Int {
         guard free > 0 else { return 0 }
         let room = (weight * free - holding + weight) / (weight + 1)

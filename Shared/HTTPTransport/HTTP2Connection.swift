@@ -3,12 +3,12 @@ internal import EventLoop
 internal import HTTP2
 
 /// One HTTP/2 connection: libcurl makes it (names, addresses, proxy, TLS), then a session of our
-/// own is driven over it by `curl_easy_send` and `curl_easy_recv`.
+/// own runs over it by `curl_easy_send` and `curl_easy_recv`.
 ///
 /// Authority: sole owner of one multi handle and one easy handle, so of the socket, and of its
-/// session. One multi handle a connection: a shared one closes connections that it takes for idle.
-/// Confined to the loop of its pool, which it tells what happens; it keeps itself alive until it
-/// has ended, and tells of that end exactly once, never from inside `start` or `flush`.
+/// session. One multi handle a connection: a shared one closes connections that it considers idle.
+/// Confined to the loop of its pool, which it notifies; it keeps itself alive until it has ended,
+/// and reports that end exactly once, never from inside `start` or `flush`.
 @safe
 final class HTTP2Connection: @unchecked Sendable {
     enum Phase {
@@ -17,12 +17,12 @@ final class HTTP2Connection: @unchecked Sendable {
 
     let number: Int
     let session: HTTP2ClientSession
-    /// What the pool knows of it.
-    var rule: ConnectionRule
-    /// Its end was the peer's doing.
+    /// The pool's policy for it.
+    var rule: ConnectionPolicy
+    /// Whether the peer ended it.
     var wasSentAway = false
     private(set) var phase = Phase.connecting
-    /// How much of what the session has drained the socket has taken.
+    /// How many of the session's drained bytes the socket has taken.
     private(set) var writtenBytes = 0
 
     private unowned let pool: HTTP2Pool
@@ -38,35 +38,36 @@ final class HTTP2Connection: @unchecked Sendable {
     private var timer: LoopTimer?
     private var watch: DescriptorWatch?
     private var output = OutputBuffer()
-    /// libcurl's, while it is open.
+    /// libcurl's buffer, while it is open.
     private var buffered: OpaquePointer?
-    /// Until it fires nothing is read.
+    /// The timer of a read pause: nothing is read until it fires.
     private var pause: LoopTimer?
     private var addressWasRefused = false
     private var speaksHTTP2 = false
     private var itself: HTTP2Connection?
 
-    /// With so many requests out …
+    /// The number of requests in flight beyond which …
     private static let busyStreams = 256
-    /// … and less than this part of them answered at a time, the answers of the next millisecond are
-    /// read together: to be woken for a few costs more than what they say.
+    /// … and the part of them below which answers are batched by reading again a millisecond later:
+    /// a wake-up for a few costs more than they do.
     private static let busyPart = 8
-    /// What is read before others get their turn.
+    /// The bytes read before other connections get their turn.
     static let inputBytes = 65_536
     private static let recordBytes = 16_384
-    /// What is taken out of the socket at a time.
+    /// The bytes taken out of the socket at a time.
     private static let socketBytes: Int32 = 65_536
-    /// What is taken out of the session at a time, and only when the socket has taken what was before.
+    /// The bytes taken out of the session at a time, and only when the socket has taken the
+    /// previous ones.
     static let outputBytes = 65_536
 
-    /// Nothing happens before `start`.
+    /// Prepares the handles; nothing happens before `start`.
     init(
         number: Int,
         pool: HTTP2Pool,
         url: URLParts,
         verdict: HostPolicy.Verdict,
         trust: TrustStore,
-        rule: ConnectionRule
+        rule: ConnectionPolicy
     ) throws(HTTPTransportError) {
         let configuration = pool.configuration
         let session: HTTP2ClientSession
@@ -119,10 +120,10 @@ final class HTTP2Connection: @unchecked Sendable {
         options.setCommon(configuration)
         options.set(CURLOPT_URL, "https://\(url.host):\(url.port)/")
         options.set(CURLOPT_CONNECT_ONLY, 1)
-        // It would offer HTTP/1.1, or speak HTTP/2 itself.
+        // libcurl would offer HTTP/1.1, or speak HTTP/2 itself.
         options.set(CURLOPT_SSL_ENABLE_ALPN, 0)
         options.set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1))
-        // The trust store brings them all.
+        // The trust store provides all authorities.
         unsafe options.setPointer(CURLOPT_CAINFO, nil)
         unsafe options.setPointer(CURLOPT_CAPATH, nil)
         unsafe options.setPointer(CURLOPT_ERRORBUFFER, UnsafeMutableRawPointer(errorText))
@@ -138,7 +139,7 @@ final class HTTP2Connection: @unchecked Sendable {
 
     func start() {
         itself = self
-        // libcurl asks for its timer in here, and so goes on in a later turn.
+        // libcurl requests its timer in here, and so continues in a later turn.
         guard unsafe curl_multi_add_handle(multi, easy) == CURLM_OK else {
             loop.atEndOfTurn { self.end(HTTPTransportError(.local, requestWasNotSent: true)) }
             return
@@ -173,7 +174,7 @@ final class HTTP2Connection: @unchecked Sendable {
         }
     }
 
-    /// Descriptor -1 stands for libcurl's own timer.
+    /// Runs libcurl's action for a descriptor; -1 stands for its own timer.
     private func act(on descriptor: Int32, _ readiness: Readiness) {
         guard phase == .connecting else { return }
         var events: Int32 = 0
@@ -191,7 +192,8 @@ final class HTTP2Connection: @unchecked Sendable {
         }
     }
 
-    /// The easy handle stays in the multi handle: taken out, it would lose its connection.
+    /// Starts the session. The easy handle stays in the multi handle: removed, it would lose its
+    /// connection.
     private func connected() {
         stopConnecting()
         let descriptor = unsafe carillon_easy_socket(easy)
@@ -205,7 +207,7 @@ final class HTTP2Connection: @unchecked Sendable {
         watch.interest = .readable
         self.watch = watch
         pool.connected(self)
-        // What the server has sent already may have been read with the end of the handshake.
+        // The server's first bytes may have been read with the end of the handshake.
         loop.execute { [self] in read() }
     }
 
@@ -228,7 +230,7 @@ final class HTTP2Connection: @unchecked Sendable {
         )
     }
 
-    // MARK: What libcurl asks while it connects
+    // MARK: libcurl's callbacks while connecting
 
     fileprivate func looksUp() { pool.lookups += 1 }
 
@@ -243,7 +245,7 @@ final class HTTP2Connection: @unchecked Sendable {
         unsafe trust.prepare(context)
     }
 
-    /// The only moment at which libcurl shows its TLS session.
+    /// Called at the only moment at which libcurl shows its TLS session.
     fileprivate func isReady() {
         guard let tls = unsafe carillon_easy_tls_session(easy) else { return }
         speaksHTTP2 = unsafe hasChosenHTTP2(tls)
@@ -252,17 +254,17 @@ final class HTTP2Connection: @unchecked Sendable {
 
     // MARK: Bytes
 
-    /// What the session has said and the socket has not taken.
+    /// The bytes of the session that the socket has not taken.
     var pendingBytes: Int { output.pending }
 
     var peerStreamLimit: Int { session.peerStreamLimit }
 
-    /// Memory in use for what is written.
+    /// The memory in use for output.
     var outputMemory: Int { output.bytes.count }
 
-    /// The socket does not take what there is; more would only wait.
+    /// Whether the socket does not take the output; more would only wait.
     private(set) var isCongested = false
-    /// It is waited for until it does.
+    /// Whether the socket is watched for becoming writable.
     private var isBlocked = false
 
     private func ready(_ readiness: Readiness) {
@@ -277,7 +279,7 @@ final class HTTP2Connection: @unchecked Sendable {
         let open = session.openStreams
         let (count, error) = unsafe receive(into: pool.input)
         let ended = open - session.openStreams
-        // What came before the end counts.
+        // Bytes from before the end count.
         if count > 0 { pool.received(self) }
         guard phase == .open else { return }
         if let error {
@@ -306,7 +308,7 @@ final class HTTP2Connection: @unchecked Sendable {
         watch?.interest = interest
     }
 
-    /// Hands what there is to the session, all at once. Where nearly all of the buffer was used,
+    /// Passes all available bytes to the session at once. If nearly all of the buffer was used,
     /// there may be more.
     private func receive(
         into buffer: UnsafeMutableRawBufferPointer
@@ -322,7 +324,7 @@ final class HTTP2Connection: @unchecked Sendable {
                 mayHaveMore = false
             } else if code == CURLE_OK, count > 0 {
                 filled += count
-                // The socket itself need not be asked once more: it wakes us.
+                // The socket itself need not be read again: it wakes us.
                 if let buffered = unsafe buffered, count < Self.recordBytes {
                     mayHaveMore = unsafe hasBuffered(buffered)
                 }
@@ -343,8 +345,8 @@ final class HTTP2Connection: @unchecked Sendable {
         return (filled, error)
     }
 
-    /// Sends what the session has to say: once a turn, at its end. A connection that fails here
-    /// ends in a later turn.
+    /// Sends the session's output: once a turn, at its end. A connection that fails here ends in a
+    /// later turn.
     func flush() {
         guard phase == .open else { return }
         do throws(HTTP2SessionError) {
@@ -362,7 +364,7 @@ final class HTTP2Connection: @unchecked Sendable {
         }
     }
 
-    /// Says whether the socket has taken it all.
+    /// Writes the output; returns whether the socket has taken all of it.
     @discardableResult
     private func write() -> Bool {
         guard phase == .open else { return false }
@@ -378,7 +380,7 @@ final class HTTP2Connection: @unchecked Sendable {
                 return false
             }
             guard code == CURLE_OK else {
-                // What the server said before it went is still to be read, to its end.
+                // The server's last bytes must still be read, to their end.
                 unsafe buffered = nil
                 loop.execute { [self] in
                     read()
@@ -404,7 +406,8 @@ final class HTTP2Connection: @unchecked Sendable {
 
     // MARK: The end
 
-    /// Says goodbye where the peer can hear it, then ends. The pool hears of each request.
+    /// Says goodbye if the peer can still read it, then ends. The pool gets the end of each
+    /// request.
     func shut(_ error: HTTPTransportError) {
         if phase == .open {
             session.terminate()
@@ -424,7 +427,7 @@ final class HTTP2Connection: @unchecked Sendable {
         watch?.close()
         watch = nil
         pool.ended(self, error, wasOpen: wasOpen)
-        // Not under libcurl's feet: it may be what called.
+        // Not inside libcurl's call: it may be the caller.
         let me = itself
         itself = nil
         loop.execute { _ = me }
@@ -477,7 +480,7 @@ private func onReady(
     return CURL_PREREQFUNC_OK
 }
 
-/// Not called where libcurl has an address from an earlier lookup.
+/// Notes a lookup. Not called if libcurl has an address from an earlier lookup.
 private func onLookup(
     _: UnsafeMutableRawPointer?,
     _: UnsafeMutableRawPointer?,
@@ -499,7 +502,8 @@ private func onOpenSocket(
 }
 
 extension EasyOptions {
-    /// The pointer is the `HTTP2Connection`, unretained: it outlives its handles.
+    /// Sets the callbacks; the pointer is the `HTTP2Connection`, unretained: it outlives its
+    /// handles.
     fileprivate mutating func setConnectionCallbacks(_ connection: UnsafeMutableRawPointer) {
         unsafe setSSLCallback(onContext)
         unsafe setPrerequisiteCallback(onReady)

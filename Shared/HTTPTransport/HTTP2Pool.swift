@@ -4,25 +4,24 @@ package import Observability
 
 /// Requests to one origin over several HTTP/2 connections, opened as load needs.
 ///
-/// Authority: owns its connections and the queue of requests that found no free stream; nobody
-/// else uses them. A request is given to a connection only where the peer's stream limit of that
-/// moment has room, so none waits inside a connection. Each ends exactly once: with its answer, or
-/// with an error that says whether it may have reached the peer (`isInDoubt`) or never left
-/// (`requestWasNotSent`). What a peer says it has not processed (GOAWAY, REFUSED_STREAM), what no
-/// socket had taken when its connection died, and what a peer lets through neither then nor for
-/// seconds, its body's end included, moves to another connection by itself; nothing else is ever
-/// sent twice.
+/// Authority: sole owner of its connections and of the queue of requests that found no free stream.
+/// A request is given to a connection only if the peer's present stream limit has room, so none
+/// waits inside a connection. Each ends exactly once: with its answer, or with an error that says
+/// whether it may have reached the peer (`isInDoubt`) or never left (`requestWasNotSent`). Requests
+/// that a peer reports as not processed (GOAWAY, REFUSED_STREAM), that no socket had taken when its
+/// connection died, or that a peer does not let through for seconds, the end of the body included,
+/// move to another connection automatically; no other request is ever sent twice.
 ///
-/// A connection that lets nothing through is replaced within seconds, and the next ones come ever
-/// more slowly; after a few in a row those who wait hear of it.
+/// A connection that lets nothing through is replaced within seconds, the next ones with growing
+/// delays; after a few consecutive ones the waiting requests fail.
 ///
-/// Confined to one loop. At the end of a turn the waiting requests are shared out, urgent ones
-/// first and by turns among their owners, of whom none gets all streams (`FairShare`), and each
+/// Confined to one loop. At the end of a turn the waiting requests are distributed, urgent ones
+/// first and in turns among their owners, none of which gets all streams (`FairShare`), and each
 /// connection writes once.
 ///
 /// Shutdown: `close()` ends every request and leaves nothing registered with the loop;
-/// `closeAfterLast()` takes no new requests and does the same once those inside are through. An
-/// open pool keeps itself alive: whoever makes one closes it.
+/// `closeAfterLast()` takes no new requests and does the same once the present ones have ended. An
+/// open pool keeps itself alive: its maker must close it.
 @safe
 package final class HTTP2Pool: @unchecked Sendable {
     package typealias Completion = (Int, Result<HTTP2Response, HTTPTransportError>) -> Void
@@ -41,36 +40,36 @@ package final class HTTP2Pool: @unchecked Sendable {
     private(set) var connections: [HTTP2Connection] = []
     private var connectionsMade = 0
     private var table = RequestTable()
-    private(set) var reconnect: ReconnectRule
-    private var replacement: ReplacementRule
-    /// What a connection was last found to carry.
+    private(set) var reconnect: ReconnectPolicy
+    private var replacement: ReplacementPolicy
+    /// The streams that a connection was last found to carry.
     private var usualStreams = 500
     private var isAtEndOfTurn = false
-    /// To the line, since the waiting ones were shared out.
+    /// Whether requests have returned to the queue since the last distribution.
     private var somethingCameBack = false
     private var timer: LoopTimer?
     private var timerPeriod = Duration.zero
-    /// More is due, and has a turn of its own.
+    /// Whether further timeouts are due, in a turn of their own.
     private var isEndingDue = false
     private let start = ContinuousClock.now
     private let tickMilliseconds: Int64
-    /// Since the start, read anew where something comes in.
+    /// Milliseconds since the start, updated when input arrives.
     private var now: Int64 = 0
     private var itself: HTTP2Pool?
-    /// Where each connection reads to: its bytes are used up before the next one reads.
+    /// The read buffer of all connections: its bytes are consumed before the next one reads.
     let input: UnsafeMutableRawBufferPointer
 
     private static let restingTick = Duration.seconds(10)
-    /// A peer that refuses a stream again and again means it.
+    /// A peer that refuses a stream this often means it.
     private static let maximumRefusals = 10
-    /// Connections in a row that stood, and ended without an answer.
+    /// Consecutive connections that were established, and ended without an answer.
     private static let patience = 3
-    /// At least so many requests go to one connection at a time: fewer bytes a write, more writes.
+    /// The least requests given to one connection at a time: fewer bytes a write mean more writes.
     private static let smallestShare = 32
-    /// At most so many time out in one turn.
+    /// The most timeouts in one turn.
     static let endsOfTurn = 100
 
-    /// - Throws: `invalidRequest`, `hostRefused`, or `local` where the CA file does not load.
+    /// - Throws: `invalidRequest`, `hostRefused`, or `local` if the CA file does not load.
     package init(
         _ configuration: HTTP2PoolConfiguration,
         on loop: EventLoop,
@@ -89,38 +88,38 @@ package final class HTTP2Pool: @unchecked Sendable {
         self.loop = loop
         self.log = log
         tickMilliseconds = Int64(configuration.tick.milliseconds)
-        // After all that may be refused: what does not come to be has no `deinit`.
+        // After all checks that may throw: an unfinished object has no `deinit`.
         unsafe input = UnsafeMutableRawBufferPointer.allocate(
             byteCount: HTTP2Connection.inputBytes,
             alignment: 16
         )
-        reconnect = ReconnectRule(forgives: 2 * configuration.maximumConnections)
-        replacement = ReplacementRule(burst: configuration.maximumConnections)
+        reconnect = ReconnectPolicy(forgives: 2 * configuration.maximumConnections)
+        replacement = ReplacementPolicy(burst: configuration.maximumConnections)
         itself = self
     }
 
     deinit { unsafe input.deallocate() }
 
-    // MARK: For its owner, on the loop
+    // MARK: For the pool's owner, on the loop
 
-    /// Requests accepted and not yet ended.
+    /// The requests accepted and not yet ended.
     package var requestsInside: Int { table.count }
 
-    /// Of these, those that no stream has.
+    /// The part of them without a stream.
     package var requestsWaiting: Int { table.waiting }
 
-    /// Lookups of a name: one for each connection, so that a provider's new addresses are found.
+    /// The lookups of a name: one for each connection, so that a provider's new addresses are
+    /// found.
     package internal(set) var lookups = 0
 
-    /// Connections that stand, or are being made.
+    /// The connections that are established or connecting.
     package var connectionCount: Int { connections.count }
 
-    /// Starts each of them, in order as far as the connections allow.
+    /// Starts each request, in order as far as the connections allow.
     ///
     /// - Parameters:
     ///   - requests: Urgent ones overtake others that wait for a stream.
-    ///   - owner: Whose they are, where several share the pool: for `withdraw`, and so that each gets
-    ///     its share.
+    ///   - owner: Their owner, if several share the pool: for `withdraw`, and for a fair share.
     ///   - completion: Runs on the loop, once for each index, never before this returns.
     package func send(
         _ requests: consuming HTTP2Requests,
@@ -154,10 +153,10 @@ package final class HTTP2Pool: @unchecked Sendable {
     }
 
     /// Ends every request of which nothing has been written, with `withdrawn`, before this returns:
-    /// none of them is sent later. What is out goes on to its end, and is not sent again where that
-    /// says that the peer did not process it.
+    /// none of them is sent later. Requests in flight continue to their end, and are not sent again
+    /// if the peer reports that it did not process them.
     ///
-    /// - Parameter owner: Whose; nil for all.
+    /// - Parameter owner: Their owner; nil for all.
     package func withdraw(of owner: ObjectIdentifier? = nil) {
         assert(loop.isCurrent)
         let withdrawn = table.withdraw(of: owner) { recall($0) }
@@ -166,14 +165,14 @@ package final class HTTP2Pool: @unchecked Sendable {
         turnEnds()
     }
 
-    /// Whether a request that is out will never be sent now.
+    /// Whether a request in flight will certainly never be sent.
     private func recall(_ place: RequestTable.Place) -> Bool {
         connections.first { $0.number == place.connection }?
             .session.recall(stream: place.stream) ?? false
     }
 
-    /// Gives this connection nothing more, as what came over it was bad; others take its place.
-    /// Not more often than providers bear.
+    /// Gives this connection no more requests, because of its answers; others replace it. Not more
+    /// often than providers tolerate.
     package func retire(_ connection: Int, because reason: String) {
         guard let found = connections.first(where: { $0.number == connection }),
             !found.rule.isRetiring, replacement.admits(at: milliseconds)
@@ -196,7 +195,7 @@ package final class HTTP2Pool: @unchecked Sendable {
         itself = nil
     }
 
-    /// Takes no further requests, and closes once those inside are through.
+    /// Takes no further requests, and closes once the present ones have ended.
     package func closeAfterLast() {
         assert(loop.isCurrent)
         guard state == .open else { return }
@@ -248,7 +247,7 @@ package final class HTTP2Pool: @unchecked Sendable {
             let fair = table.waiting / connections.count + 1
             let share = min(room, max(Self.smallestShare, fair))
             for index in 0..<share {
-                // What is left is for others than those who wait.
+                // The remaining streams are for owners other than the waiting ones.
                 guard let number = table.next(freeStreams: free - index) else { return }
                 if index == 0 { best.rule.sent(at: now) }
                 submit(number, on: best)
@@ -271,7 +270,7 @@ package final class HTTP2Pool: @unchecked Sendable {
         } catch {
             switch error {
             case .noStream:
-                // Its capacity was asked a moment ago: it has no stream id left.
+                // It had capacity a moment ago, so it has no stream id left.
                 table.putBack(number)
                 connection.rule.retire()
             case .invalid: finish(number, .failure(Self.invalid))
@@ -289,13 +288,14 @@ package final class HTTP2Pool: @unchecked Sendable {
             isConnecting: connections.contains { $0.phase == .connecting },
             limit: configuration.maximumConnections
         )
-        // Those that only end their last requests count too, but never so that nothing can start.
+        // Connections that only finish their last requests count too, but never so that nothing can
+        // start.
         let room = configuration.maximumConnections * 2 - connections.count
         for _ in 0..<min(count, max(room, 0)) { openConnection() }
     }
 
-    /// What one more is thought to carry: as much as the best of those that take requests. What a
-    /// peer allows before it has seen a valid token says nothing.
+    /// Returns the estimated streams of a further connection: as many as the best of those that
+    /// take requests. A limit from before the peer has seen a valid token does not count.
     private func streamsPerConnection() -> Int {
         var known = 0
         for connection in connections where connection.phase == .open {
@@ -315,7 +315,7 @@ package final class HTTP2Pool: @unchecked Sendable {
                 url: url,
                 verdict: verdict,
                 trust: trust,
-                rule: ConnectionRule(configuration.limits)
+                rule: ConnectionPolicy(configuration.limits)
             )
             connections.append(connection)
             connection.start()
@@ -324,14 +324,15 @@ package final class HTTP2Pool: @unchecked Sendable {
         }
     }
 
-    // MARK: What connections tell
+    // MARK: Events of connections
 
     func connected(_ connection: HTTP2Connection) {
         connection.rule.opened(at: milliseconds)
         turnEnds()
     }
 
-    /// A socket that was full takes bytes again: its session may go on, and so may those in line.
+    /// Notes that a socket that was full takes bytes again: its session may continue, and so may
+    /// waiting requests.
     func drained() { turnEnds() }
 
     func received(_ connection: HTTP2Connection) {
@@ -352,14 +353,14 @@ package final class HTTP2Pool: @unchecked Sendable {
         if session.hasUndrainedRequests,
             session.isGoingAway || session.openStreams > session.peerStreamLimit
         {
-            // What nothing was written of waits with the others, not in there.
+            // Requests of which nothing was written wait in the queue, not in the connection.
             _ = table.putBackAll(from: connection.number) { recall($0) }
         }
         turnEnds()
     }
 
-    /// The peer ends a connection that has answered. Soon after it was made, and again and again,
-    /// and the next ones wait. Whoever ends one that nobody needs does no harm.
+    /// Notes that the peer ends a connection that has answered. If that is soon after it was made,
+    /// repeatedly, the next ones are delayed. The end of an unused connection does no harm.
     private func judgeEnd(of connection: HTTP2Connection) {
         guard connection.rule.hasAnswered,
             table.awaited(on: connection.number) > 0 || table.waiting > 0,
@@ -374,7 +375,8 @@ package final class HTTP2Pool: @unchecked Sendable {
         connection.session.takeCompletions { completed($0, connection, nil) }
     }
 
-    /// The one place where a request that was on a connection ends, or goes back into the line.
+    /// Ends a request that was on a connection, or returns it to the queue; the only place to do
+    /// so.
     private func completed(
         _ completion: HTTP2.Completion,
         _ connection: HTTP2Connection,
@@ -430,7 +432,7 @@ package final class HTTP2Pool: @unchecked Sendable {
 
     func ended(_ connection: HTTP2Connection, _ error: HTTPTransportError, wasOpen: Bool) {
         connections.removeAll { $0 === connection }
-        // It said goodbye, or something after which the session did.
+        // It sent GOAWAY, or something after which the session did.
         let wasSentAway = connection.wasSentAway
         now = milliseconds
         connection.session.abandon(writtenBytes: connection.writtenBytes) {
@@ -447,8 +449,9 @@ package final class HTTP2Pool: @unchecked Sendable {
         turnEnds()
     }
 
-    /// A connection led nowhere. Those that wait for one hear why, unless another may still come,
-    /// or this one at least stood and it has not happened often.
+    /// Notes that a connection failed. Waiting requests fail with the error, unless another
+    /// connection may still come, or this one was at least established and it has not happened
+    /// often.
     private func failed(_ error: HTTPTransportError, isFinal: Bool) {
         reconnect.failed(at: milliseconds, jitter: Double.random(in: 0..<1))
         guard !connections.contains(where: { !$0.rule.isRetiring }),
@@ -471,7 +474,7 @@ package final class HTTP2Pool: @unchecked Sendable {
         return seconds * 1000 + attoseconds / 1_000_000_000_000_000
     }
 
-    /// One timer for all deadlines; a slow one where nothing but idle connections is left.
+    /// Sets one timer for all deadlines; a slow one if there are only idle connections.
     private func setTimer() {
         let isBusy = requestsInside > 0 || connections.contains { $0.phase == .connecting }
         let period =
@@ -484,8 +487,8 @@ package final class HTTP2Pool: @unchecked Sendable {
         timer = loop.schedule(after: period, every: period) { [unowned self] in timePasses() }
     }
 
-    /// A peer that has fallen silent lets thousands end in the same moment, each with a repeat, a record
-    /// or another request as its consequence: others have their turns in between.
+    /// Ends timed-out requests. A silent peer lets thousands end in the same moment, each followed
+    /// by a retry, a record or another request: other work gets its turns in between.
     private func endDue() {
         guard state != .closed else { return }
         now = milliseconds
@@ -494,7 +497,7 @@ package final class HTTP2Pool: @unchecked Sendable {
         for (ended, place) in due { timedOut(ended, place) }
         guard table.hasDue(by: tick), !isEndingDue else { return }
         isEndingDue = true
-        // Not from within a timer: libuv would run the next one before it looks at a socket.
+        // Not from a timer's callback: libuv would run the next one before it looks at a socket.
         loop.atEndOfTurn { [self] in
             loop.schedule(after: .zero) { [self] in
                 isEndingDue = false
@@ -533,8 +536,8 @@ package final class HTTP2Pool: @unchecked Sendable {
             || session.hasUnfinishedRequests && !connection.isCongested
     }
 
-    /// The connection stands, but its peer lets nothing through. What it has not taken whole goes
-    /// back into the line, for another; what it has is waited for.
+    /// Replaces a connection whose peer lets nothing through. Requests that it has not taken whole
+    /// return to the queue; the others are awaited.
     private func stalled(_ connection: HTTP2Connection) {
         let isNews = !connection.rule.isRetiring
         connection.rule.retire()

@@ -1,37 +1,37 @@
 package import Observability
 
-/// What the connections of one `HTTP2Pool` have in common.
+/// The common settings of the connections of one `HTTP2Pool`.
 package struct HTTP2PoolConfiguration: Sendable {
     /// An https URL without a path.
     package var origin: String
-    /// Of these count the hosts, the client certificate, the CA file, the proxy, the time to
-    /// connect and the size of an answer.
+    /// Only the hosts, the client certificate, the CA file, the proxy, the connect timeout and the
+    /// response size apply.
     package var transport: HTTPTransportConfiguration
     /// 1...100. Default 4.
     package var maximumConnections: Int
-    /// On one connection; the peer's own limit counts where it is lower. Default 1000.
+    /// The limit on one connection; the peer's own limit applies if it is lower. Default 1000.
     package var maximumStreams: Int
-    /// Requests waiting and out. Default 100,000.
+    /// The requests waiting and in flight. Default 100,000.
     package var maximumRequests: Int
-    /// On each new connection one request goes ahead until an answer shows that its token was
-    /// taken, as APNs demands.
+    /// Whether one request goes first on each new connection until an answer shows that its token
+    /// was accepted, as APNs demands.
     package var provesFirst: Bool
-    /// After this the others follow although the first has no answer: what is silent must not hold up
-    /// all, and the peer's own stream limit counts anyhow.
+    /// The time after which the others follow although the first has no answer: a silent one must
+    /// not block all, and the peer's own stream limit applies anyway.
     package var proofTimeout: Duration
-    /// An idle connection is closed after this.
+    /// The time after which an idle connection is closed.
     package var idleTimeout: Duration
-    /// A connection takes no more requests at this age, so that another address may get them.
+    /// The age at which a connection takes no more requests, so that another address may get them.
     package var maximumAge: Duration
-    /// With requests out and nothing heard for this long, the peer is asked by PING whether it
-    /// lives, and given as long again.
+    /// The silence, with requests in flight, after which the peer gets a PING, and as long again to
+    /// answer.
     package var pingAfter: Duration
-    /// A connection that lets nothing through of what waits for it – its peer says no SETTINGS, allows
-    /// no stream, opens no window – is replaced after this.
+    /// The time after which a connection is replaced that lets nothing through – its peer sends no
+    /// SETTINGS, allows no stream, opens no window.
     package var stallTimeout: Duration
-    /// Hears how long urgent requests wait for a stream.
+    /// Records how long urgent requests wait for a stream.
     package var waits: Histogram?
-    /// How exact deadlines are, and how often connections are looked at.
+    /// The precision of deadlines, and the interval at which connections are checked.
     var tick = Duration.milliseconds(50)
 
     package init(
@@ -60,8 +60,8 @@ package struct HTTP2PoolConfiguration: Sendable {
         self.stallTimeout = stallTimeout
     }
 
-    var limits: ConnectionRule.Limits {
-        var limits = ConnectionRule.Limits()
+    var limits: ConnectionPolicy.Limits {
+        var limits = ConnectionPolicy.Limits()
         limits.provesFirst = provesFirst
         limits.proofMilliseconds = Int64(proofTimeout.milliseconds)
         limits.settingsMilliseconds = Int64(stallTimeout.milliseconds)

@@ -1,6 +1,6 @@
 internal import HTTP2
 
-/// Where requests go: an https URL without a path, read once.
+/// The target of requests: an https URL without a path, parsed once.
 package struct HTTP2Origin: Sendable {
     let authority: String
 
@@ -13,13 +13,13 @@ package struct HTTP2Origin: Sendable {
     }
 }
 
-/// What many requests to one origin have in common: make it once for all of them. Immutable.
+/// The common part of many requests to one origin: make it once for all of them. Immutable.
 package final class HTTP2RequestHead: Sendable {
     let template: HTTP2.RequestTemplate
 
     /// - Parameters:
-    ///   - origin: Where the requests go.
-    ///   - method: Of all requests.
+    ///   - origin: The target of the requests.
+    ///   - method: The method of all requests.
     ///   - headers: The same on each request.
     ///   - varying: Names of the headers whose values each request brings.
     /// - Throws: `invalidRequest`.
@@ -45,7 +45,7 @@ package final class HTTP2RequestHead: Sendable {
     }
 }
 
-/// Requests that are handed over together, once.
+/// Requests that are sent together, once.
 package struct HTTP2Requests: ~Copyable, Sendable {
     struct Terms: Sendable {
         let milliseconds: Int64
@@ -58,8 +58,8 @@ package struct HTTP2Requests: ~Copyable, Sendable {
     private var milliseconds: Int64 = 0
 
     /// - Parameters:
-    ///   - count: How many there will be, more or less.
-    ///   - textBytes: What the path and values of one take, more or less.
+    ///   - count: The expected number of requests.
+    ///   - textBytes: The expected bytes of the path and values of one.
     package init(count: Int = 16, textBytes: Int = 192) {
         batch = HTTP2.RequestBatch(count: count, bytes: count * textBytes + 4096)
         terms.reserveCapacity(count)
@@ -67,17 +67,17 @@ package struct HTTP2Requests: ~Copyable, Sendable {
 
     package var count: Int { terms.count }
 
-    /// What cannot be sent ends with `invalidRequest` in its turn.
+    /// Adds a request. An invalid one ends with `invalidRequest` in its turn.
     ///
     /// - Parameters:
-    ///   - head: What it shares with others.
+    ///   - head: The part that it shares with others.
     ///   - path: With its query.
-    ///   - pathEnd: Follows the path, where that has a part of its own.
-    ///   - value: Of the first of the head's varying headers, if any.
-    ///   - values: Of the others.
+    ///   - pathEnd: Follows the path, if that has a part of its own.
+    ///   - value: The value of the first of the head's varying headers, if any.
+    ///   - values: The values of the others.
     ///   - body: Copied.
     ///   - timeout: From `send` to the last byte of the answer, waiting for a connection included.
-    ///   - isUrgent: It overtakes those that are not, while they wait for a stream.
+    ///   - isUrgent: Whether it overtakes non-urgent ones that wait for a stream.
     package mutating func add(
         _ head: HTTP2RequestHead,
         path: String,
@@ -98,7 +98,7 @@ package struct HTTP2Requests: ~Copyable, Sendable {
 }
 
 package struct HTTP2Response: Sendable {
-    /// Names the connection that it came over, for `retire`.
+    /// The number of its connection, for `retire`.
     package let connection: Int
     private let answer: HTTP2.Response
 
@@ -110,12 +110,13 @@ package struct HTTP2Response: Sendable {
     package var status: Int { answer.status }
     package var body: [UInt8] { answer.body }
 
-    /// The first value under a name in lower case; `expected` itself where it is that.
+    /// Returns the first value of a header, by its name in lower case; `expected` itself if they
+    /// are equal.
     package func header(_ name: String, expected: String? = nil) -> String? {
         answer.field(name, expected: expected)
     }
 
-    /// With every header as text, which costs more than most answers are worth.
+    /// The response with every header as a string, which costs more than most responses are worth.
     package var whole: HTTPResponse {
         HTTPResponse(
             status: status,

@@ -2,21 +2,19 @@ internal import CCurl
 package import EventLoop
 package import Observability
 
-/// Whole HTTP calls through one libcurl multi handle, driven by the loop's descriptors and timers.
+/// HTTP calls through one libcurl multi handle, driven by the loop's descriptors and timers.
 ///
-/// Authority: confined to one loop; it owns its connections and nobody else uses them. Each call
-/// ends exactly once: with its answer, with an error that says whether anything of the request may
-/// have reached the peer, at its deadline, or with `closed`. No call completes before `send` has
-/// returned.
+/// Authority: confined to one loop; sole owner of its connections. Each call ends exactly once:
+/// with its answer, with an error that says whether anything of the request may have reached the
+/// peer, at its deadline, or with `closed`. No call completes before `send` has returned.
 ///
 /// Shutdown: `close()` ends every call and leaves nothing registered with the loop;
-/// `closeAfterLastCall()` takes no new calls and does the same once the running ones are through.
-/// An open client keeps itself alive, as libcurl's callbacks point to it: whoever makes one closes
-/// it.
+/// `closeAfterLastCall()` takes no new calls and does the same once the running ones have ended. An
+/// open client keeps itself alive, as libcurl's callbacks point to it: its maker must close it.
 @safe
 package final class HTTPClient: @unchecked Sendable {
     package typealias Completion = (Result<HTTPResponse, HTTPTransportError>) -> Void
-    /// For rooms that pass a loop on and do nothing else with it.
+    /// The loop, for modules that only pass it on.
     package typealias Loop = EventLoop
 
     private enum State {
@@ -30,18 +28,19 @@ package final class HTTPClient: @unchecked Sendable {
     private var state = State.open
     private var transfers: [UInt: Transfer] = [:]
     private let gate = ConnectionGate()
-    /// Taken out of libcurl until the call before them has been answered, or to be added anew; in
-    /// `transfers` too.
+    /// Transfers taken out of libcurl until the first call has been answered, or to be added again;
+    /// they are in `transfers`, too.
     private var heldBack: [UInt: Transfer] = [:]
     private var watches: [Int32: DescriptorWatch] = [:]
     private var libcurlTimer: LoopTimer?
     private var deadlineTimer: LoopTimer?
     private var itself: HTTPClient?
 
-    /// Once a process; libcurl's manual asks for it before any thread uses the library.
+    /// Whether libcurl is initialized: once a process, as its manual requires before any thread
+    /// uses the library.
     static let libraryIsReady: Bool = curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
 
-    /// Deadlines are looked at this often: one timer for all calls instead of one each.
+    /// The interval at which deadlines are checked: one timer for all calls instead of one each.
     private static let deadlineTick = Duration.milliseconds(50)
 
     package init(
@@ -109,8 +108,8 @@ package final class HTTPClient: @unchecked Sendable {
         watchDeadlines()
     }
 
-    /// The same from any task; it ends by the request's deadline at the latest, so cancellation
-    /// does not cut it short.
+    /// Makes one call from any task; it ends by the request's deadline at the latest, so
+    /// cancellation does not cut it short.
     nonisolated package func call(
         _ request: HTTPRequest
     ) async throws(HTTPTransportError) -> HTTPResponse {
@@ -150,7 +149,7 @@ package final class HTTPClient: @unchecked Sendable {
         itself = nil
     }
 
-    /// Takes no further calls, and closes once those in progress are through. Loop only.
+    /// Takes no further calls, and closes once those in progress have ended. Loop only.
     package func closeAfterLastCall() {
         assert(loop.isCurrent)
         guard state == .open else { return }
@@ -158,9 +157,9 @@ package final class HTTPClient: @unchecked Sendable {
         if transfers.isEmpty { loop.execute { self.closeIfDone() } }
     }
 
-    // MARK: What libcurl asks for
+    // MARK: libcurl's requests
 
-    /// Not yet inside libcurl, so that it may be called again from here.
+    /// Changes a watch. Not yet inside libcurl, so that it may be called again from here.
     fileprivate func socketChanged(_ descriptor: Int32, _ what: Int32) {
         guard state != .closed else { return }
         if what == CURL_POLL_REMOVE {
@@ -197,7 +196,7 @@ package final class HTTPClient: @unchecked Sendable {
         act(on: descriptor, events)
     }
 
-    /// Descriptor -1 stands for libcurl's own timer.
+    /// Runs libcurl's action for a descriptor; -1 stands for its own timer.
     private func act(on descriptor: Int32, _ events: Int32) {
         guard state != .closed else { return }
         var running: Int32 = 0
@@ -249,7 +248,7 @@ package final class HTTPClient: @unchecked Sendable {
 
     private typealias Finished = (Transfer, Result<HTTPResponse, HTTPTransportError>)
 
-    /// After libcurl has let go: a completion may send again, or close.
+    /// Completes calls that libcurl has released: a completion may send again, or close.
     private func complete(_ finished: [Finished]) {
         var opensGate = false
         for (transfer, result) in finished {
@@ -296,7 +295,7 @@ package final class HTTPClient: @unchecked Sendable {
             deadlineTimer?.cancel()
             deadlineTimer = nil
         }
-        if gate.runsOutOfPatience(at: now) { letThrough() }
+        if gate.isTimedOut(at: now) { letThrough() }
         complete(overdue.map { ($0, .failure($0.timedOut())) })
     }
 

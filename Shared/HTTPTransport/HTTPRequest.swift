@@ -16,8 +16,8 @@ package struct HTTPRequest: Sendable {
     package var body: [UInt8]
     /// From `send` to the last byte of the answer, waiting for a connection included.
     package var timeout: Duration
-    /// Whether libcurl may send it again by itself when a connection died under it before a byte
-    /// of the answer came. Where this is false, such a call ends in an error instead.
+    /// Whether libcurl may repeat it by itself if a connection died before a byte of the answer
+    /// came. If this is false, such a call fails instead.
     package var isRepeatable: Bool
 
     package init(
@@ -62,7 +62,7 @@ package struct HTTPResponse: Sendable, Equatable {
         self.protocolVersion = protocolVersion
     }
 
-    /// The first value under this name, of which case does not matter.
+    /// Returns the first value of a header, whatever its case.
     package func header(_ name: String) -> String? {
         let name = name.lowercased()
         return headers.first { $0.name.lowercased() == name }?.value

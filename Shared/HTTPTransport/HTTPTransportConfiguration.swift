@@ -1,7 +1,7 @@
-/// What all calls of one `HTTPClient` share. Two clients share nothing, so what must not mix (two
-/// client certificates, two credentials at APNs) gets a client each.
+/// The common settings of all calls of one `HTTPClient`. Two clients share nothing, so connections
+/// that must not mix (two client certificates, two credentials at APNs) need a client each.
 package struct HTTPTransportConfiguration: Sendable {
-    /// Both PEM, in memory: keys are never written to a file.
+    /// PEM strings in memory: keys are never written to a file.
     package struct ClientCertificate: Sendable {
         package var certificatePEM: String
         package var privateKeyPEM: String
@@ -15,27 +15,28 @@ package struct HTTPTransportConfiguration: Sendable {
     package enum VersionPolicy: Sendable {
         case http1Only
         case preferHTTP2
-        /// An answer over anything else is an error.
+        /// Any other protocol version is an error.
         case http2Required
     }
 
     package var allowedHosts: HostPolicy
     package var version: VersionPolicy
     package var clientCertificate: ClientCertificate?
-    /// PEM certificates trusted beside the system's.
+    /// PEM certificates trusted in addition to the system's.
     package var caFile: String?
-    /// For example `http://proxy.example:3128`; what `noProxy` names goes direct (a comma list of
-    /// hosts, or `*`). libcurl's own reading of the environment is off.
+    /// For example `http://proxy.example:3128`; hosts in `noProxy` are connected directly (a comma
+    /// list of hosts, or `*`). libcurl's own reading of the environment is off.
     package var proxy: String?
     package var noProxy: String?
     /// 1...100. Default 4.
     package var maximumConnectionsPerHost: Int
-    /// On one HTTP/2 connection; the peer's own limit counts where it is lower. Default 1000.
+    /// The limit on one HTTP/2 connection; the peer's own limit applies if it is lower. Default
+    /// 1000.
     package var maximumConcurrentStreams: Int
-    /// Calls accepted and not yet finished. Default 10,000.
+    /// The calls accepted and not yet finished. Default 10,000.
     package var maximumCalls: Int
     package var connectTimeout: Duration
-    /// Default 256 KiB; the head has a bound of its own, 64 KiB.
+    /// Default 256 KiB; the head has a limit of its own, 64 KiB.
     package var maximumResponseBytes: Int
 
     package init(

@@ -1,11 +1,11 @@
-/// Why a call has no answer.
+/// The reason why a call has no answer.
 package struct HTTPTransportError: Error, Equatable, Sendable, CustomStringConvertible,
     CustomDebugStringConvertible
 {
     package enum Kind: String, CaseIterable, Sendable {
-        /// The URL or a header is not one.
+        /// The URL or a header is invalid.
         case invalidRequest = "invalid_request"
-        /// The host policy does not name this place, or it resolved to a private address.
+        /// The host policy does not allow the target, or it resolved to a private address.
         case hostRefused = "host_refused"
         case resolve
         case connect
@@ -13,23 +13,23 @@ package struct HTTPTransportError: Error, Equatable, Sendable, CustomStringConve
         case proxy
         case timeout
         case connectionLost = "connection_lost"
-        /// What came is not HTTP, or not the version that was demanded.
+        /// The answer is not HTTP, or not the required version.
         case protocolViolation = "protocol"
         case responseTooLarge = "response_too_large"
         /// More calls at once than the configuration allows.
         case overloaded
         /// The client was closed.
         case closed
-        /// Called back by its sender before it left.
+        /// Withdrawn by its sender before it was sent.
         case withdrawn
         /// libcurl could not be set up: memory, or a certificate that does not load.
         case local
     }
 
     package var kind: Kind
-    /// Nothing of the request can have reached the peer: repeating it is always safe.
+    /// Whether nothing of the request can have reached the peer: repeating it is always safe.
     package var requestWasNotSent: Bool
-    /// libcurl's own words, which may name the host.
+    /// libcurl's own message, which may contain the host.
     package var detail: String
 
     package init(_ kind: Kind, requestWasNotSent: Bool, detail: String = "") {
@@ -38,7 +38,7 @@ package struct HTTPTransportError: Error, Equatable, Sendable, CustomStringConve
         self.detail = detail
     }
 
-    /// It may have been sent, and no answer came: nobody knows what the peer did with it.
+    /// Whether it may have been sent without an answer: the peer's result is unknown.
     package var isInDoubt: Bool { !requestWasNotSent }
 
     package var isRetryable: Bool {

@@ -1,10 +1,11 @@
 internal import CCurl
 
-/// Where a client may connect to.
+/// The targets that a client may connect to.
 ///
 /// An entry is `.suffix.example` (any host below it), `host.example` (that host), both only over
 /// https on port 443 and never at a private address; or `host:port`, or `host:port/path/`, which
-/// names one place exactly and may be private: a simulator, or an origin that the operator gave.
+/// names one target exactly and may be private: a simulator, or an origin that the operator
+/// configured.
 package struct HostPolicy: Sendable, Equatable {
     package struct InvalidEntry: Error, Equatable, CustomStringConvertible {
         package let entry: String
@@ -30,7 +31,7 @@ package struct HostPolicy: Sendable, Equatable {
     private let entries: [Entry]
     private let allowsPlainHTTP: Bool
 
-    /// Every host over https, on whatever port, that has a public address.
+    /// Every host over https, on any port, that has a public address.
     package static let anyPublicAddress = HostPolicy(entries: [.anywhere])
 
     private init(entries: [Entry]) {
@@ -40,8 +41,8 @@ package struct HostPolicy: Sendable, Equatable {
 
     /// - Parameters:
     ///   - texts: The entries.
-    ///   - allowsPlainHTTP: Whether suffixes and hosts also mean http on port 80.
-    /// - Throws: `InvalidEntry`, with the first that is none.
+    ///   - allowsPlainHTTP: Whether suffixes and hosts also allow http on port 80.
+    /// - Throws: `InvalidEntry`, with the first invalid entry.
     package init(_ texts: [String], allowsPlainHTTP: Bool = false) throws(InvalidEntry) {
         self.allowsPlainHTTP = allowsPlainHTTP
         var entries: [Entry] = []
@@ -54,7 +55,7 @@ package struct HostPolicy: Sendable, Equatable {
         self.entries = entries
     }
 
-    /// The one place that a configured URL names.
+    /// Allows only the target of a configured URL.
     package init(origin url: String) throws(InvalidEntry) {
         try self.init(origins: [url])
     }
@@ -127,10 +128,11 @@ package struct HostPolicy: Sendable, Equatable {
     }
 }
 
-/// The parts of a URL as libcurl itself will read them, so that what is checked is what is called.
+/// The parts of a URL as libcurl itself will parse them, so that the checked target is the called
+/// one.
 struct URLParts: Equatable {
     let scheme: String
-    /// Lower case; an IPv6 address keeps its brackets.
+    /// Lower case; an IPv6 address includes its brackets.
     let host: String
     let port: Int
     let path: String
@@ -168,6 +170,6 @@ struct URLParts: Equatable {
     var isPlainHTTPS: Bool { scheme == "https" && port == 443 }
     var isPlainHTTP: Bool { scheme == "http" && port == 80 }
 
-    /// An encoded dot could climb out of a path once the server decodes it.
+    /// Whether the path has an encoded dot, which could climb out of it once the server decodes it.
     var hidesDots: Bool { path.lowercased().contains("%2e") }
 }

@@ -1,28 +1,29 @@
-/// What a session has said and its socket has not taken. Pure.
+/// The output of a session that its socket has not taken. Pure.
 ///
-/// What was taken does not stay: a socket that is slow and always given more would otherwise make
-/// it grow for as long as the connection lives.
+/// Taken bytes are removed: otherwise it would grow for as long as the connection lives, if a slow
+/// socket is always given more.
 struct OutputBuffer {
-    /// Append to it; nothing else.
+    /// The bytes; only append to them.
     var bytes: [UInt8] = []
-    /// How many at the front were taken, and are still there.
+    /// The number of taken bytes that are still at the front.
     private(set) var sent = 0
 
-    /// A buffer that has grown beyond this is given back once it is empty.
+    /// The memory beyond which an empty buffer is released.
     private static let keptBytes = 262_144
-    /// Less than this is not worth moving the rest.
+    /// The taken bytes below which moving the rest is not worth it.
     private static let smallestMove = 65_536
 
     var pending: Int { bytes.count - sent }
 
-    /// The next bytes for the socket.
+    /// Passes the next bytes for the socket to `body`.
     func withPending<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
         unsafe bytes.withUnsafeBytes { bytes in
             unsafe body(UnsafeRawBufferPointer(rebasing: bytes[sent...]))
         }
     }
 
-    /// What was taken stays until it is `smallestMove`, and no less than what has to be moved then.
+    /// Notes taken bytes. They stay until they are `smallestMove`, and no fewer than the bytes to
+    /// move.
     mutating func took(_ count: Int) {
         sent += count
         if sent == bytes.count {

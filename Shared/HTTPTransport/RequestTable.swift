@@ -1,17 +1,17 @@
 internal import EventLoop
 internal import HTTP2
 
-/// The requests of a pool, from `send` to their end: each is in line, or out on a stream. Pure: times
-/// are passed in, and what has ended is handed back, for its owner to be told.
+/// The requests of a pool, from `send` to their end: each is queued, or in flight on a stream.
+/// Pure: times are passed in, and ended requests are returned, for their owner to be notified.
 ///
-/// A number names a request while it is in here. It stays taken for as long as a stream or a place
-/// in the line has it, though nobody may wait for its end any more.
+/// A number identifies a request in the table. It stays used for as long as a stream or the queue
+/// has it, even if the request is not awaited any more.
 struct RequestTable {
-    /// Requests that came together are kept together, until the last of them has ended.
+    /// Requests that came together are held together, until the last of them has ended.
     final class Batch {
         let requests: HTTP2.RequestBatch
         let owner: ObjectIdentifier?
-        /// Where it is measured how long its requests wait for a stream.
+        /// The time since which its requests wait for a stream, if that is measured.
         let since: ContinuousClock.Instant?
         private let completion: HTTP2Pool.Completion
 
@@ -35,7 +35,7 @@ struct RequestTable {
         }
     }
 
-    /// One that is over; what it came to is still to be told, once.
+    /// An ended request; its result is still to be reported, once.
     struct Ended {
         fileprivate let batch: Batch
         fileprivate let index: Int
@@ -52,11 +52,11 @@ struct RequestTable {
     }
 
     private struct Entry {
-        /// Nil where nobody waits for its end.
+        /// Nil if the request is not awaited any more.
         var batch: Batch?
         var index = 0
         var owner = 0
-        /// Negative while it is in line.
+        /// Negative while it is queued.
         var sentAt: Int64 = -1
         var connection = 0
         var stream: Int32 = 0
@@ -69,10 +69,10 @@ struct RequestTable {
         }
     }
 
-    /// One of those whose requests are in here.
+    /// An owner with requests in the table.
     private struct Owner {
         var id: ObjectIdentifier?
-        /// How many numbers are taken by its requests, and by who adds some …
+        /// How many numbers its requests use, and the calls that add some …
         var numbers = 0
         /// … and how many of these have a stream.
         var streams = 0
@@ -83,45 +83,45 @@ struct RequestTable {
     private var owners: ContiguousArray<Owner> = []
     private var ownerNumbers: [ObjectIdentifier?: Int] = [:]
     private var freeOwners: [Int] = []
-    private var line = WaitingLine()
+    private var line = RequestQueue()
     private var wheel = DeadlineWheel()
-    /// Requests that are out and whose end somebody waits for, by their connection.
+    /// The awaited requests in flight, by their connection.
     private var out: [Int: Int] = [:]
 
-    /// Of the requests that are out on a connection, those whose end somebody waits for.
+    /// Returns the number of awaited requests in flight on a connection.
     func awaited(on connection: Int) -> Int { out[connection] ?? 0 }
 
-    /// The one place where these are counted.
+    /// Counts these; the only place that does.
     private mutating func count(_ change: Int, on connection: Int) {
         let count = awaited(on: connection) + change
         out[connection] = count == 0 ? nil : count
     }
 
-    /// Whether more is due by this tick than has been ended.
+    /// Whether more requests are due by this tick than have been ended.
     func hasDue(by tick: Int64) -> Bool { wheel.count > 0 && wheel.tick < tick }
 
-    /// Requests whose end somebody waits for.
+    /// The awaited requests.
     var count: Int { wheel.count }
 
-    /// Of these, those in line.
+    /// The part of them that is queued.
     var waiting: Int { line.live }
 
     // MARK: In and through
 
-    /// Puts a request in line.
+    /// Queues a request.
     ///
     /// - Parameters:
-    ///   - batch: Whose.
-    ///   - index: Which of its requests.
-    ///   - owner: What `enter` gave.
-    ///   - isUrgent: It overtakes those in line that are not.
-    ///   - due: The tick after which nobody waits for it.
+    ///   - batch: Its batch.
+    ///   - index: Its index in the batch.
+    ///   - owner: The number from `enter`.
+    ///   - isUrgent: Whether it overtakes queued requests that are not.
+    ///   - due: The tick after which it is not awaited any more.
     mutating func add(_ batch: Batch, _ index: Int, of owner: Int, isUrgent: Bool, due: Int64) {
         let entry = Entry(batch: batch, index: index, owner: owner, isUrgent: isUrgent)
         line.add(insert(entry, due: due), of: owner, isUrgent: isUrgent)
     }
 
-    /// Gives an owner the number by which its requests are added, until `leave`.
+    /// Returns the number by which an owner's requests are added, until `leave`.
     mutating func enter(_ id: ObjectIdentifier?) -> Int {
         let number = ownerNumber(id)
         owners[number].numbers += 1
@@ -152,7 +152,7 @@ struct RequestTable {
         return number
     }
 
-    /// Nothing has the number any more.
+    /// Frees a number that neither a stream nor the queue has any more.
     private mutating func release(_ number: Int) {
         let owner = entries[number].owner
         if entries[number].sentAt >= 0 { owners[owner].streams -= 1 }
@@ -160,11 +160,11 @@ struct RequestTable {
         free.append(number)
     }
 
-    /// Takes the next out of the line, for `started`, `putBack` or `end`.
+    /// Takes the next request out of the queue, for `started`, `putBack` or `end`.
     ///
-    /// - Parameter freeStreams: How many streams there are; an owner gets its fair share of them.
+    /// - Parameter freeStreams: The number of free streams; an owner gets its fair share of them.
     ///   Requests without an owner have the pool for themselves.
-    /// - Returns: Nil where nobody waits, or nobody who may.
+    /// - Returns: Nil if no request waits, or none that may be sent.
     mutating func next(freeStreams: Int) -> Int? {
         while let number = line.next(where: { [owners] owner in
             owners[owner].id == nil
@@ -177,13 +177,14 @@ struct RequestTable {
         return nil
     }
 
-    /// Somebody waits for its end.
+    /// Whether the request is awaited.
     func isAwaited(_ number: Int) -> Bool { entries[number].batch != nil }
 
-    /// It was out when its owner took back what could be, and is not to be sent again.
+    /// Whether it was in flight when its owner withdrew its requests, so that it must not be sent
+    /// again.
     func isWithdrawn(_ number: Int) -> Bool { entries[number].isWithdrawn }
 
-    /// Where the request itself is, while it is awaited.
+    /// Returns the batch and index of an awaited request.
     func batch(of number: Int) -> (Batch, index: Int)? {
         entries[number].batch.map { ($0, entries[number].index) }
     }
@@ -196,9 +197,9 @@ struct RequestTable {
         entries[number].sentAt = now
     }
 
-    /// The peer did not look at it.
+    /// Notes that the peer refused the stream without processing it.
     ///
-    /// - Returns: How often that has happened to it.
+    /// - Returns: How often that has happened to the request.
     mutating func refused(_ number: Int) -> Int {
         entries[number].refusals += 1
         return Int(entries[number].refusals)
@@ -214,17 +215,17 @@ struct RequestTable {
         line.putBack(number, of: entry.owner, isUrgent: entry.isUrgent)
     }
 
-    // MARK: Out
+    // MARK: Ends
 
-    /// Neither a stream nor the line has it any more.
+    /// Ends a request that neither a stream nor the queue has any more.
     ///
-    /// - Returns: Nil where nobody waited for it.
+    /// - Returns: Nil if it was not awaited.
     mutating func end(_ number: Int) -> Ended? {
         defer { release(number) }
         return forget(number)
     }
 
-    /// The number stays taken.
+    /// Stops awaiting a request; its number stays used.
     private mutating func forget(_ number: Int) -> Ended? {
         guard let batch = entries[number].batch.take() else { return nil }
         wheel.remove(number)
@@ -232,7 +233,7 @@ struct RequestTable {
         return Ended(batch: batch, index: entries[number].index)
     }
 
-    /// Ends those in line.
+    /// Ends the queued requests.
     mutating func endWaiting() -> [Ended] {
         var ended: [Ended] = []
         while let number = next(freeStreams: .max / 4) {
@@ -241,7 +242,7 @@ struct RequestTable {
         return ended
     }
 
-    /// Ends what is due by this tick, at most so many, and says where it is out.
+    /// Ends the requests that are due by this tick, at most `limit`, and returns their streams.
     mutating func expire(to tick: Int64, atMost limit: Int) -> [(ended: Ended, place: Place?)] {
         var expired: [(ended: Ended, place: Place?)] = []
         for number in wheel.advance(to: tick, atMost: limit) {
@@ -254,12 +255,12 @@ struct RequestTable {
         return expired
     }
 
-    /// Ends those in line, and those out that can be called back.
+    /// Ends the queued requests, and those in flight that can be recalled.
     ///
     /// - Parameters:
-    ///   - owner: Whose; nil for all.
-    ///   - recall: Says of one that is out whether nothing of it will ever be sent now.
-    /// - Returns: These.
+    ///   - owner: Their owner; nil for all.
+    ///   - recall: Whether a request in flight will certainly never be sent.
+    /// - Returns: The ended requests.
     mutating func withdraw(of owner: ObjectIdentifier?, recall: (Place) -> Bool) -> [Ended] {
         var withdrawn: [Ended] = []
         for number in entries.indices {
@@ -280,13 +281,13 @@ struct RequestTable {
         return withdrawn
     }
 
-    /// Puts those back in line that can be called back from a connection, under another number:
-    /// their stream ends in its own time.
+    /// Returns the requests of a connection that can be recalled to the queue, under another
+    /// number: their stream ends in its own time.
     ///
     /// - Returns: How many.
     mutating func putBackAll(from connection: Int, recall: (Place) -> Bool) -> Int {
         var moved = 0
-        // The last comes back first, so that they stand in line as they did.
+        // The last comes back first, so that their order is preserved.
         let numbers = entries.indices.filter {
             entries[$0].batch != nil && entries[$0].place?.connection == connection
         }
@@ -303,7 +304,7 @@ struct RequestTable {
         return moved
     }
 
-    /// Where nothing moves, those that left do not fill the line.
+    /// Removes abandoned requests, so that they do not fill a queue that does not move.
     private mutating func sweep() {
         guard line.hasManyGone else { return }
         for number in line.removeGone(where: { entries[$0].batch == nil }) { release(number) }

@@ -3,8 +3,8 @@ internal import Glibc
 
 /// One call in progress: sole owner of one libcurl easy handle, freed with it.
 ///
-/// libcurl's callbacks find it through an unretained pointer, so its client keeps it for as long as
-/// the handle is in the multi handle.
+/// libcurl's callbacks find it through an unretained pointer, so its client retains it for as long
+/// as the handle is in the multi handle.
 @safe
 final class Transfer {
     let request: HTTPRequest
@@ -20,7 +20,7 @@ final class Transfer {
     private var headerList: UnsafeMutablePointer<curl_slist>?
     private let errorText: UnsafeMutablePointer<CChar>
 
-    /// The client's; none where each connection carries one call at a time.
+    /// The client's gate; nil if each connection carries one call at a time.
     private let gate: ConnectionGate?
     private(set) var port: Int?
     private var stream: Int?
@@ -102,7 +102,7 @@ final class Transfer {
         if let caFile = configuration.caFile {
             options.set(CURLOPT_CAINFO, caFile)
         } else if unsafe carillon_curl_default_capath() != nil {
-            // The folder is searched by hash when it is needed; reading the bundle costs 20 ms a
+            // The folder is searched by hash when needed; reading the bundle costs 20 ms a
             // connection.
             unsafe options.setPointer(CURLOPT_CAINFO, nil)
         }
@@ -126,7 +126,7 @@ final class Transfer {
         var lines = request.headers.map { field in
             field.value.isEmpty ? "\(field.name);" : "\(field.name): \(field.value)"
         }
-        // WNS does not know `Expect: 100-continue`, and nobody here needs it.
+        // WNS does not support `Expect: 100-continue`, and no request here needs it.
         lines.append("Expect:")
         for line in lines {
             guard let longer = unsafe curl_slist_append(headerList, line) else {
@@ -154,9 +154,9 @@ final class Transfer {
             }
     }
 
-    // MARK: What libcurl tells
+    // MARK: libcurl's callbacks
 
-    /// Just before the request goes out on a connection that stands.
+    /// Called just before the request is sent on an established connection.
     func willSend(fromPort port: Int) -> Bool {
         guard timesSent == 0 || request.isRepeatable else { return false }
         guard gate?.admits(key, onPort: port) ?? true else {
@@ -169,15 +169,15 @@ final class Transfer {
         return true
     }
 
-    /// Whether this end is only that of an attempt that another call had to go before: to be added
-    /// again. Asking resets it.
+    /// Whether this end is only an attempt that had to wait for another call, so that it must be
+    /// added again. Reading it resets it.
     func takeHeldBack() -> Bool {
         defer { isHeldBack = false }
         return isHeldBack
     }
 
-    /// Whether the peer has said that it did not process this attempt, so that the call may be added
-    /// again as if it were new. Asking resets it; a few times only.
+    /// Whether the peer has reported that it did not process this attempt, so that the call may be
+    /// added again as a new one. Reading it resets it; true only a few times.
     func takeDisowned() -> Bool {
         guard isDisowned, timesDisowned < Self.maximumTimesDisowned else { return false }
         timesDisowned += 1
@@ -194,8 +194,9 @@ final class Transfer {
         return gate.isDisowned(stream: stream, onPort: port)
     }
 
-    /// libcurl's verbose words: the only way in which it tells of streams and GOAWAY. Words that
-    /// change with a version cost a needless doubt about what was sent, nothing else; a test tells.
+    /// Reads libcurl's verbose output: its only report of streams and GOAWAY. If a version changes
+    /// its words, the cost is a needless doubt about what was sent, nothing else; a test detects
+    /// it.
     func heard(_ text: UnsafeRawBufferPointer) {
         func number(after mark: StaticString) -> Int? {
             let mark = unsafe UnsafeBufferPointer(
@@ -218,17 +219,17 @@ final class Transfer {
             if let number = number(after: "Using Stream ID: ") { stream = number }
         case UInt8(ascii: "r"):
             if let port, let last = number(after: "last_stream=") {
-                gate?.heardGoaway(onPort: port, lastStream: last)
+                gate?.didReceiveGoAway(onPort: port, lastStream: last)
             }
         case UInt8(ascii: "R"):
-            // The attempt before the one that libcurl makes now was not processed.
+            // The attempt before libcurl's present one was not processed.
             if unsafe text.starts(with: "REFUSED_STREAM".utf8) { timesSent = 0 }
         default: break
         }
     }
 
     /// - Returns: Whether a connection may be opened there. One through a proxy goes to the proxy,
-    ///   recognised by its port; where proxy and target share one, the address must be public.
+    ///   recognised by its port; if proxy and target share one, the address must be public.
     func mayConnect(to address: PeerAddress) -> Bool {
         let isProxy = hasProxy && address.port != url.port
         guard verdict == .publicAddressOnly, !isProxy else {

@@ -5,8 +5,8 @@ internal import Observability
 /// The authorities that connections trust: the system's, and those of one file. Sole owner of a
 /// reference to one `X509_STORE`, which is safe to use from several threads.
 ///
-/// Shared by all connections that name the same file: reading the system's bundle costs 20 ms of
-/// CPU and 850 KB, and would be paid for each of them.
+/// Shared by all connections with the same file: reading the system's bundle costs 20 ms of CPU and
+/// 850 KB, for each store.
 @safe
 final class TrustStore: @unchecked Sendable {
     private let store: OpaquePointer
@@ -34,9 +34,9 @@ final class TrustStore: @unchecked Sendable {
             throw HTTPTransportError(.local, requestWasNotSent: true)
         }
         unsafe self.store = unsafe store
-        // As libcurl has it: an authority that is named need not be one that signed itself.
+        // As in libcurl: a given authority need not be self-signed.
         unsafe X509_STORE_set_flags(store, UInt(X509_V_FLAG_PARTIAL_CHAIN))
-        // The folder is searched by hash when a certificate is wanted.
+        // The folder is searched by hash when a certificate is needed.
         if let folder = unsafe carillon_curl_default_capath() {
             unsafe X509_STORE_load_path(store, folder)
         } else if let file = unsafe carillon_curl_default_cafile() {
@@ -51,11 +51,11 @@ final class TrustStore: @unchecked Sendable {
 
     deinit { unsafe X509_STORE_free(store) }
 
-    /// libcurl has set up the context of a connection, and lets it be changed: HTTP/2 is all that
-    /// is spoken here, which libcurl must not know, as it would speak it itself.
+    /// Changes the context of a connection after libcurl has set it up: only HTTP/2 is spoken here,
+    /// which libcurl must not know, as it would speak it itself.
     ///
     /// - Parameter context: An `SSL_CTX *`, borrowed.
-    /// - Returns: Whether OpenSSL took it.
+    /// - Returns: Whether OpenSSL accepted it.
     func prepare(_ context: UnsafeMutableRawPointer) -> Bool {
         let context = OpaquePointer(context)
         let protocols: [UInt8] = [2, UInt8(ascii: "h"), UInt8(ascii: "2")]
@@ -74,14 +74,15 @@ func hasChosenHTTP2(_ session: UnsafeMutableRawPointer) -> Bool {
     return unsafe chosen.elementsEqual("h2".utf8)
 }
 
-/// Lets a session take from its socket what there is, up to so many bytes, and not the head and the
-/// rest of each record by themselves: a server that answers each request in a record of its own
-/// would cost two system calls a request. Whoever reads goes on until nothing comes.
+/// Lets a session read all available bytes from its socket, up to a limit, instead of the head and
+/// the rest of each record separately: a server that answers each request in a record of its own
+/// would cost two system calls a request. The reader continues until nothing comes.
 ///
 /// - Parameters:
 ///   - session: An `SSL *`, borrowed, that is inside none of its calls.
 ///   - bytes: More than a record.
-/// - Returns: For `hasBuffered`, for as long as the session lives; nil where nothing has changed.
+/// - Returns: The buffer for `hasBuffered`, for as long as the session lives; nil if nothing has
+///   changed.
 func bufferReads(_ session: UnsafeMutableRawPointer, bytes: Int32) -> OpaquePointer? {
     let session = OpaquePointer(session)
     guard let socket = unsafe SSL_get_rbio(session), let buffer = unsafe BIO_new(BIO_f_buffer())
@@ -97,5 +98,5 @@ func bufferReads(_ session: UnsafeMutableRawPointer, bytes: Int32) -> OpaquePoin
     return unsafe buffer
 }
 
-/// Whether something was taken out of the socket that is still to be read.
+/// Whether the buffer has bytes from the socket that are not read yet.
 func hasBuffered(_ buffer: OpaquePointer) -> Bool { unsafe BIO_ctrl_pending(buffer) > 0 }

@@ -1,6 +1,6 @@
 extension JSONValue {
-    /// About how many bytes of memory it takes, beyond the place that it stands in: for those who keep
-    /// values up to a budget. A tree takes several times its text.
+    /// The approximate memory in bytes, beyond the value's own place: for caches with a byte
+    /// budget. A tree takes several times its text.
     public var weightBytes: Int {
         switch self {
         case .null, .bool, .integer, .double: 0
@@ -15,16 +15,16 @@ extension JSONValue {
 }
 
 extension JSONObject {
-    /// As `JSONValue.weightBytes`.
+    /// The weight, as `JSONValue.weightBytes`.
     public var weightBytes: Int {
         reduce(32 + count * MemoryLayout<Element>.stride) {
-            // The key stands in the index of a large object, too.
+            // The key is in the index of a large object, too.
             $0 + $1.key.weightBytes * 2 + $1.value.weightBytes + (count > 16 ? 64 : 0)
         }
     }
 }
 
 extension String {
-    /// As `JSONValue.weightBytes`: up to fifteen bytes stand in the value itself.
+    /// The weight, as `JSONValue.weightBytes`: up to fifteen bytes are stored in the value itself.
     public var weightBytes: Int { utf8.count <= 15 ? 0 : 32 + utf8.count }
 }

@@ -1,13 +1,13 @@
-/// One JSON value, as RFC 8259 has it.
+/// One JSON value, as in RFC 8259.
 ///
-/// Authority: the only reader and writer of JSON in the house. Values, no states, nothing to shut
+/// Authority: the only reader and writer of JSON in Carillon. Values, no states, nothing to shut
 /// down. Strict: a BOM, invalid UTF-8, a lone surrogate, a trailing comma or anything after the
-/// value is refused; depth and size are bounded by the caller. Of duplicate keys the last wins, at
-/// the place of the first. Numbers are never rounded in silence: an integer that 64 bits do not
-/// hold, unless its digits are those that a `Double` is written with, and a number that no finite
-/// `Double` stands for, keep their text.
+/// value is refused; the caller limits depth and size. Of duplicate keys the last wins, at the
+/// place of the first. Numbers are never rounded silently: an integer beyond 64 bits, unless its
+/// digits are those that a `Double` is written with, and a number beyond every finite `Double`,
+/// retain their text.
 ///
-/// `public`, as every room passes these across modules on the hot path.
+/// `public`, as all modules pass these on the hot path.
 public enum JSONValue: Sendable {
     case null
     case bool(Bool)
@@ -21,7 +21,7 @@ public enum JSONValue: Sendable {
 }
 
 extension JSONValue: Equatable {
-    /// Whether both are the same value: texts byte by byte, members in whatever order.
+    /// Whether both are the same value: strings byte by byte, members in any order.
     public static func == (left: JSONValue, right: JSONValue) -> Bool {
         switch (left, right) {
         case (.null, .null): true
@@ -40,13 +40,13 @@ extension JSONValue: Equatable {
 }
 
 extension JSONValue {
-    /// The member of an object; `nil` where there is none, or where this is no object.
+    /// The member of an object; `nil` if it is missing, or this is not an object.
     public subscript(key: String) -> JSONValue? {
         guard case .object(let object) = self else { return nil }
         return object[key]
     }
 
-    /// The element of an array; `nil` where there is none, or where this is no array.
+    /// The element of an array; `nil` if it is missing, or this is not an array.
     public subscript(index: Int) -> JSONValue? {
         guard case .array(let array) = self, array.indices.contains(index) else { return nil }
         return array[index]
@@ -57,7 +57,7 @@ extension JSONValue {
         return value
     }
 
-    /// The number, where it is a whole one that `Int` holds: `1` and `1.0`, never `1.5`.
+    /// The number, if it is whole and fits `Int`: `1` and `1.0`, never `1.5`.
     public var integer: Int? {
         switch self {
         case .integer(let value): Int(exactly: value)
@@ -66,14 +66,15 @@ extension JSONValue {
         }
     }
 
-    /// `Int(exactly:)` without its call of libm's `trunc`, which not every link brings along.
+    /// Converts as `Int(exactly:)`, without its call of libm's `trunc`, which some executables do
+    /// not link.
     private func whole(_ value: Double) -> Int? {
         guard value >= -0x1p63, value < 0x1p63 else { return nil }
         let integer = Int(value)
         return Double(integer) == value ? integer : nil
     }
 
-    /// The number, to the nearest `Double`; `nil` where that would be infinite.
+    /// The number, to the nearest `Double`; `nil` if that would be infinite.
     public var double: Double? {
         switch self {
         case .integer(let value): return Double(value)
@@ -102,7 +103,7 @@ extension JSONValue {
 
     public var isNull: Bool { self == .null }
 
-    /// What this is, for error texts that must not show the value itself.
+    /// The kind of this value, for error messages that must not show the value itself.
     public var kind: String {
         switch self {
         case .null: "null"
@@ -115,8 +116,8 @@ extension JSONValue {
     }
 }
 
-/// `nil` is no literal of it: in an expression such as `value.isNull ? nil : value` it would become
-/// `.null`, a value that is there, where the absence of one is meant.
+/// `nil` is not a literal of it: in an expression such as `value.isNull ? nil : value` it would
+/// become `.null`, a present value, where absence is meant.
 extension JSONValue: ExpressibleByStringLiteral, ExpressibleByStringInterpolation,
     ExpressibleByIntegerLiteral, ExpressibleByFloatLiteral, ExpressibleByBooleanLiteral,
     ExpressibleByArrayLiteral, ExpressibleByDictionaryLiteral
@@ -134,9 +135,9 @@ extension JSONValue: ExpressibleByStringLiteral, ExpressibleByStringInterpolatio
     public init(_ value: Int) { self = .integer(Int64(value)) }
 }
 
-/// Why a text is not JSON that we take. Says where and what was expected, never the content.
+/// Why a string is not accepted as JSON. Gives the place and the expectation, never the content.
 public struct JSONError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// What would have been right at `offset`.
+    /// The expectation at `offset`.
     public enum Expectation: String, Sendable {
         case value = "expected a value"
         case key = "expected a key in quotes"

@@ -1,7 +1,7 @@
-/// Where JSON is written to: bytes that grow, sole owner of its memory.
+/// A growing buffer for JSON output, sole owner of its memory.
 ///
-/// An array checks on each append that nobody else holds it, which is a third of the time that
-/// writing takes.
+/// An array checks on each append that it is uniquely referenced, which is a third of the time of
+/// writing.
 @safe
 struct JSONBuffer: ~Copyable {
     private var start: UnsafeMutablePointer<UInt8>
@@ -15,12 +15,12 @@ struct JSONBuffer: ~Copyable {
 
     deinit { unsafe start.deallocate() }
 
-    /// What was written; it lives as long as this buffer is left alone.
+    /// The written bytes; valid until the buffer changes.
     var bytes: UnsafeBufferPointer<UInt8> {
         unsafe UnsafeBufferPointer(start: start, count: count)
     }
 
-    /// Makes sure that `more` bytes can be put without another look.
+    /// Reserves room so that `more` bytes can be put without a check.
     @inline(__always)
     private mutating func reserve(_ more: Int) {
         if capacity - count < more { grow(by: more) }
@@ -59,7 +59,7 @@ struct JSONBuffer: ~Copyable {
         unsafe append(UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
     }
 
-    /// Appends text as it is.
+    /// Appends a string as it is.
     mutating func append(_ text: String) {
         var text = text
         text.withUTF8 { unsafe append($0) }
@@ -84,7 +84,7 @@ struct JSONBuffer: ~Copyable {
         } while rest > 0
     }
 
-    /// Appends text in quotes, with the escapes that it must have and no others.
+    /// Appends a string in quotes, with the required escapes and no others.
     mutating func appendQuoted(_ text: String) {
         var text = text
         text.withUTF8 { source in
@@ -104,8 +104,8 @@ struct JSONBuffer: ~Copyable {
         }
     }
 
-    /// Where the first byte lies that must be escaped, eight of them looked at together; the end
-    /// where there is none.
+    /// Returns the place of the first byte that must be escaped, checked eight at a time; the end
+    /// if there is none.
     private static func firstEscaped(in source: UnsafeBufferPointer<UInt8>, from: Int) -> Int {
         var index = from
         let bytes = UnsafeRawBufferPointer(source)
@@ -143,8 +143,8 @@ struct JSONBuffer: ~Copyable {
 
 /// Whether one of eight bytes is a control character, a quote or a backslash.
 ///
-/// Subtracting from each byte sets its high bit where it was smaller; a borrow reaches only bytes
-/// above one that was found, and a byte that had its high bit set is none of these.
+/// Subtracting from each byte sets its high bit if it was smaller; a borrow reaches only bytes
+/// above one that was found, and a byte whose high bit was set is none of these.
 @inline(__always)
 func mustEscape(_ word: UInt64) -> Bool {
     let ones: UInt64 = 0x0101_0101_0101_0101

@@ -1,19 +1,19 @@
-/// The members of a JSON object, in the order they came. Of duplicate keys the last value wins, at
-/// the place of the first. Keys are the same when their bytes are, as everyone else takes JSON, not
-/// when Unicode finds them equivalent.
+/// The members of a JSON object, in their order. Of duplicate keys the last value wins, at the
+/// place of the first. Keys are compared by bytes, as in other JSON software, not by Unicode
+/// equivalence.
 ///
-/// Up to `linearLimit` members a key is found by comparing, which beats hashing; beyond, an index is
-/// kept, so a hostile object of many keys costs no quadratic time. In an object with an index a
-/// member that is removed leaves a hole, and holes are closed once they are the greater part: to
-/// remove all members one by one is linear too.
+/// Up to `linearLimit` members a key is found by comparing, which is faster than hashing; beyond,
+/// there is an index, so a hostile object of many keys costs no quadratic time. In an object with
+/// an index a removed member leaves a hole, and holes are closed once they are the greater part:
+/// removing all members one by one is linear, too.
 public struct JSONObject: Sendable, Sequence, ExpressibleByDictionaryLiteral {
     public typealias Element = (key: String, value: JSONValue)
 
     private static var linearLimit: Int { 16 }
 
-    /// With an index, an entry that stands where the index does not say is a hole.
+    /// If there is an index, an entry that is not at its indexed place is a hole.
     private var entries: [Element] = []
-    private var places: [ExactText: Int]?
+    private var places: [ExactString: Int]?
 
     public init() {}
 
@@ -31,15 +31,15 @@ public struct JSONObject: Sendable, Sequence, ExpressibleByDictionaryLiteral {
 
     public struct Iterator: IteratorProtocol, Sendable {
         fileprivate let entries: [JSONObject.Element]
-        /// `nil` where there are no holes.
-        fileprivate let places: [ExactText: Int]?
+        /// `nil` if there are no holes.
+        fileprivate let places: [ExactString: Int]?
         fileprivate var place = 0
 
         public mutating func next() -> JSONObject.Element? {
             while place < entries.count {
                 let entry = entries[place]
                 place += 1
-                guard let places, places[ExactText(entry.key)] != place - 1 else { return entry }
+                guard let places, places[ExactString(entry.key)] != place - 1 else { return entry }
             }
             return nil
         }
@@ -70,13 +70,13 @@ public struct JSONObject: Sendable, Sequence, ExpressibleByDictionaryLiteral {
         }
     }
 
-    /// Of a key that is not there, as most are that are read, the hash is made once.
+    /// Sets a value. A missing key, as most are while parsing, is hashed only once.
     private mutating func put(_ value: JSONValue, forIndexed key: String) {
-        guard let place = places?.updateValue(entries.count, forKey: ExactText(key)) else {
+        guard let place = places?.updateValue(entries.count, forKey: ExactString(key)) else {
             entries.append((key, value))
             return
         }
-        places?[ExactText(key)] = place
+        places?[ExactString(key)] = place
         entries[place].value = value
     }
 
@@ -86,7 +86,7 @@ public struct JSONObject: Sendable, Sequence, ExpressibleByDictionaryLiteral {
         guard places != nil else { return entries.remove(at: place).value }
         let removed = entries[place].value
         entries[place].value = .null
-        places?[ExactText(key)] = nil
+        places?[ExactString(key)] = nil
         if count < entries.count / 2 {
             entries = Array(self)
             indexPlaces()
@@ -97,7 +97,7 @@ public struct JSONObject: Sendable, Sequence, ExpressibleByDictionaryLiteral {
     mutating func reserveCapacity(_ count: Int) { entries.reserveCapacity(count) }
 
     private func place(of key: String) -> Int? {
-        if let places { return places[ExactText(key)] }
+        if let places { return places[ExactString(key)] }
         for place in entries.indices where entries[place].key.isSame(as: key) { return place }
         return nil
     }
@@ -107,17 +107,17 @@ public struct JSONObject: Sendable, Sequence, ExpressibleByDictionaryLiteral {
             places = nil
             return
         }
-        var index: [ExactText: Int] = [:]
+        var index: [ExactString: Int] = [:]
         index.reserveCapacity(entries.count * 2)
         for (place, entry) in entries.enumerated() {
-            index[ExactText(entry.key)] = place
+            index[ExactString(entry.key)] = place
         }
         places = index
     }
 }
 
 extension JSONObject: Equatable {
-    /// Whether both hold the same members, in whatever order.
+    /// Whether both have the same members, in any order.
     public static func == (left: JSONObject, right: JSONObject) -> Bool {
         guard left.count == right.count else { return false }
         return left.allSatisfy { right[$0.key] == $0.value }

@@ -1,13 +1,13 @@
 extension JSONValue {
-    /// Reads one JSON text.
+    /// Parses one JSON text.
     ///
     /// - Parameters:
     ///   - bytes: UTF-8, without a BOM.
-    ///   - maximumDepth: How many arrays and objects may be open at once.
+    ///   - maximumDepth: The most arrays and objects that may be open at once.
     ///   - maximumBytes: A longer text is refused unread.
-    ///   - maximumValues: How many values there may be in all, those of members among them: few
-    ///     bytes of a compressed body can be many values.
-    ///   - maximumMarks: How many combining marks a string may have in a row; see `MarkRun`.
+    ///   - maximumValues: The most values in all, those of members included: few bytes of a
+    ///     compressed body can be many values.
+    ///   - maximumMarks: The most consecutive combining marks of a string; see `CombiningMarkRun`.
     /// - Returns: The whole tree.
     /// - Throws: `JSONError` with the place and what was expected there.
     public static func parse(
@@ -17,7 +17,7 @@ extension JSONValue {
         maximumValues: Int = .max,
         maximumMarks: Int = JSONValue.maximumMarks
     ) throws(JSONError) -> JSONValue {
-        // A typed throw does not cross the pointer's closure, so the error travels as a value.
+        // A typed throw does not cross the pointer's closure, so the error is passed as a value.
         let result: Result<JSONValue, JSONError> = unsafe bytes.withUnsafeBytes { buffer in
             do throws(JSONError) {
                 return .success(
@@ -36,7 +36,7 @@ extension JSONValue {
         return try result.get()
     }
 
-    /// Reads one JSON text.
+    /// Parses one JSON text.
     ///
     /// - Returns: The whole tree.
     /// - Throws: `JSONError` with the place and what was expected there.
@@ -54,7 +54,7 @@ extension JSONValue {
         )
     }
 
-    /// Reads one JSON text out of borrowed memory; nothing of it is kept.
+    /// Parses one JSON text in borrowed memory, which is not retained.
     ///
     /// - Returns: The whole tree.
     /// - Throws: `JSONError` with the place and what was expected there.
@@ -82,9 +82,10 @@ extension JSONValue {
     }
 }
 
-/// A recursive descent over bytes that it borrows for one call of `parse` or `JSONReader.read`.
+/// A recursive-descent parser over bytes that it borrows for one call of `parse` or
+/// `JSONReader.read`.
 ///
-/// What `skip` refuses is what `value` refuses, at the same place: they share every step but the
+/// `skip` refuses exactly what `value` refuses, at the same place: they share every step except the
 /// making of the values.
 @safe
 struct JSONParser {
@@ -110,13 +111,13 @@ struct JSONParser {
         valuesLeft = maximumValues
     }
 
-    /// The byte at `place`, which the caller knows to be below `count`.
+    /// Returns the byte at `place`, which must be below `count`.
     @inline(__always)
     private func byte(_ place: Int) -> UInt8 {
         unsafe start.load(fromByteOffset: place, as: UInt8.self)
     }
 
-    /// The byte at hand; 0, which no JSON has outside a string, at the end.
+    /// The current byte; 0 at the end, which is never valid outside a string.
     @inline(__always)
     private var current: UInt8 { at < count ? byte(at) : 0 }
 
@@ -218,27 +219,27 @@ struct JSONParser {
         return members
     }
 
-    /// Goes past the opening bracket; says whether there is an element.
+    /// Moves past the opening bracket; returns whether there is an element.
     @inline(__always)
     mutating func enterArray() throws(JSONError) -> Bool {
         try enter()
         return !leaves(UInt8(ascii: "]"))
     }
 
-    /// Goes past the opening brace; says whether there is a member.
+    /// Moves past the opening brace; returns whether there is a member.
     @inline(__always)
     mutating func enterObject() throws(JSONError) -> Bool {
         try enter()
         return !leaves(UInt8(ascii: "}"))
     }
 
-    /// Behind an element; says whether there is another.
+    /// Moves past an element; returns whether there is another.
     @inline(__always)
     mutating func nextElement() throws(JSONError) -> Bool {
         try next(UInt8(ascii: "]"), .commaOrBracket)
     }
 
-    /// Behind a member; says whether there is another.
+    /// Moves past a member; returns whether there is another.
     @inline(__always)
     mutating func nextMember() throws(JSONError) -> Bool {
         try next(UInt8(ascii: "}"), .commaOrBrace)
@@ -274,7 +275,7 @@ struct JSONParser {
     }
 }
 
-// MARK: - Passing over
+// MARK: - Skipping
 
 extension JSONParser {
     var kind: JSONReader.Kind {
@@ -291,7 +292,7 @@ extension JSONParser {
 
     var position: Int { at }
 
-    /// Passes over one value.
+    /// Skips one value.
     mutating func skip() throws(JSONError) {
         switch kind {
         case .string:
@@ -321,7 +322,7 @@ extension JSONParser {
         }
     }
 
-    /// Reads the key at hand and the colon behind it.
+    /// Reads the current key and the colon after it.
     mutating func key() throws(JSONError) -> JSONKey {
         guard current == UInt8(ascii: "\"") else { throw failure(.key, at: at) }
         let first = at
@@ -337,7 +338,7 @@ extension JSONParser {
         return unsafe JSONKey(bytes, decoded: decoded)
     }
 
-    /// Passes over the string at hand; says whether it has escapes.
+    /// Skips the current string; returns whether it has escapes.
     private mutating func skipString() throws(JSONError) -> Bool {
         at += 1
         let first = at
@@ -346,11 +347,11 @@ extension JSONParser {
         while at < count {
             let byte = byte(at)
             if byte == UInt8(ascii: "\"") {
-                // Escapes are ASCII, so the text is valid with them where it is valid without.
+                // Escapes are ASCII, so the string is valid with them if it is valid without.
                 let bytes = unsafe UnsafeRawBufferPointer(start: start + first, count: at - first)
                 guard unsafe isASCII || isUTF8(bytes) else { throw failure(.unicode, at: first) }
-                if hasEscapes, bytes.count >= MarkRun.shortestBytes {
-                    // What the escapes stand for may be marks.
+                if hasEscapes, bytes.count >= CombiningMarkRun.shortestBytes {
+                    // The escapes may stand for marks.
                     at = first - 1
                     _ = try quotedString()
                     return true
@@ -374,7 +375,7 @@ extension JSONParser {
     }
 }
 
-/// As `String(validating:)` finds it, without a string.
+/// Whether the bytes are valid, as in `String(validating:)`, without making a string.
 private func isUTF8(_ bytes: UnsafeRawBufferPointer) -> Bool {
     var decoder = UTF8()
     var bytes = unsafe bytes.makeIterator()
@@ -390,7 +391,7 @@ private func isUTF8(_ bytes: UnsafeRawBufferPointer) -> Bool {
 // MARK: - Strings
 
 extension JSONParser {
-    /// Eight bytes at a time, as long as none of them ends the string or begins an escape.
+    /// Skips eight bytes at a time, as long as none of them ends the string or begins an escape.
     ///
     /// - Returns: Whether they were ASCII.
     @inline(__always)
@@ -405,7 +406,7 @@ extension JSONParser {
         return isASCII
     }
 
-    /// Reads the string at whose opening quote we are.
+    /// Reads the string whose opening quote is current.
     mutating func quotedString() throws(JSONError) -> String {
         at += 1
         let first = at
@@ -439,13 +440,13 @@ extension JSONParser {
         _ bytes: UnsafeRawBufferPointer,
         at place: Int
     ) throws(JSONError) {
-        guard bytes.count >= MarkRun.shortestBytes, maximumMarks < .max else { return }
-        guard unsafe MarkRun.isWithin(maximumMarks, bytes) else {
+        guard bytes.count >= CombiningMarkRun.shortestBytes, maximumMarks < .max else { return }
+        guard unsafe CombiningMarkRun.isWithin(maximumMarks, bytes) else {
             throw failure(.fewerMarks, at: place)
         }
     }
 
-    /// Reads the rest of a string that holds an escape; `at` is on its first backslash.
+    /// Reads the rest of a string that has an escape; `at` is on its first backslash.
     private mutating func escapedString(from first: Int) throws(JSONError) -> String {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(at - first + 32)
@@ -460,8 +461,8 @@ extension JSONParser {
                 guard let text = String(validating: bytes, as: UTF8.self) else {
                     throw failure(.unicode, at: first)
                 }
-                if bytes.count >= MarkRun.shortestBytes, maximumMarks < .max,
-                    !MarkRun.isWithin(maximumMarks, bytes)
+                if bytes.count >= CombiningMarkRun.shortestBytes, maximumMarks < .max,
+                    !CombiningMarkRun.isWithin(maximumMarks, bytes)
                 {
                     throw failure(.fewerMarks, at: first)
                 }
@@ -478,7 +479,7 @@ extension JSONParser {
         throw failure(.closingQuote, at: count)
     }
 
-    /// Reads what follows a backslash.
+    /// Reads the characters after a backslash.
     ///
     /// - Returns: The scalar that it stands for.
     private mutating func escape() throws(JSONError) -> UInt32 {
@@ -501,7 +502,7 @@ extension JSONParser {
         return scalar
     }
 
-    /// Reads what follows `\u`: four digits, and for a high surrogate its other half.
+    /// Reads the characters after `\u`: four digits, and for a high surrogate its other half.
     private mutating func scalar() throws(JSONError) -> UInt32 {
         let place = at
         let high = try fourDigits()
@@ -553,11 +554,11 @@ extension JSONParser {
 // MARK: - Numbers
 
 extension JSONParser {
-    /// The parts of a number's text.
+    /// The parts of a number.
     private struct Numeral {
         let isNegative: Bool
         var magnitude: UInt64 = 0
-        /// The digits and the power fit.
+        /// Whether the digits and the power fit.
         var isExact = true
         var isInteger = true
         var exponent = 0
@@ -612,7 +613,7 @@ extension JSONParser {
         if isInteger, magnitude != 0 || !isExact {
             return Self.double(ofDigits: text).map(JSONValue.double) ?? .number(text)
         }
-        // Both factors are exact, so one rounding, that of the product, is the right one.
+        // Both factors are exact, so the only rounding, that of the product, is correct.
         if isExact, magnitude < 1 << 53, -22...22 ~= exponent {
             let factor = Self.powersOfTen[abs(exponent)]
             let value = exponent < 0 ? Double(magnitude) / factor : Double(magnitude) * factor
@@ -622,11 +623,11 @@ extension JSONParser {
         return .double(value)
     }
 
-    /// No finite `Double` has more digits.
+    /// The most digits of a finite `Double`.
     private static let maximumDigitsOfDoubles = 310
 
-    /// The `Double` that is written with these very digits, as `jsonb` gives back what it got as
-    /// `1e21`, and JavaScript writes 1e20; `nil` where it would stand for another number.
+    /// Returns the `Double` that is written with exactly these digits, as `jsonb` returns `1e21` in
+    /// full digits, and JavaScript writes 1e20; `nil` if it would be another number.
     private static func double(ofDigits text: String) -> Double? {
         guard text.utf8.count <= maximumDigitsOfDoubles, let value = Double(text), value.isFinite,
             significantDigits(of: text) == significantDigits(of: value.description)
@@ -634,7 +635,8 @@ extension JSONParser {
         return value
     }
 
-    /// A number's digits without its sign, its point, its exponent and the zeros at its ends.
+    /// Returns a number's digits without its sign, its point, its exponent and the zeros at its
+    /// ends.
     private static func significantDigits(of text: String) -> [UInt8] {
         var digits: [UInt8] = []
         for byte in text.utf8 {
@@ -646,14 +648,14 @@ extension JSONParser {
         return digits
     }
 
-    /// `nil` for what `Int64` does not hold, and for -0, which only a `Double` can be.
+    /// Returns `nil` if `Int64` cannot hold it, and for -0, which only a `Double` can be.
     private func integer(_ magnitude: UInt64, isNegative: Bool) -> Int64? {
         guard isNegative else { return Int64(exactly: magnitude) }
         guard magnitude != 0, magnitude <= 1 << 63 else { return nil }
         return Int64(truncatingIfNeeded: 0 &- magnitude)
     }
 
-    /// At least one digit, added behind those that `magnitude` has.
+    /// Reads at least one digit, and appends it to those of `magnitude`.
     @inline(__always)
     private mutating func digitRun(
         into magnitude: inout UInt64,

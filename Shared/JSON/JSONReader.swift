@@ -1,35 +1,35 @@
-/// Reads a known shape out of a JSON text in place, without building the tree: what is asked for is
-/// read, what is not is checked and passed over.
+/// Reads a known shape from a JSON text in place, without building the tree: requested values are
+/// read, others are validated and skipped.
 ///
-/// Authority: none of its own; it is `JSONValue.parse`'s parser, and takes and refuses exactly what
-/// that does, with the same error. Of duplicate keys the last wins here too, where the body of
-/// `object` sets what it read: it is called for each of them.
+/// Authority: none of its own; it uses the parser of `JSONValue.parse`, and accepts and refuses
+/// exactly the same, with the same error. Of duplicate keys the last wins here too, if the body of
+/// `object` assigns what it read: it is called for each of them.
 ///
-/// States: a value is at hand until one of the calls reads or skips it; each does so once. A typed
-/// read of a value of another kind gives `nil` and skips it, as the tree's accessors do. After an
+/// States: a value is current until one of the calls reads or skips it; each does so once. A typed
+/// read of a value of another kind returns `nil` and skips it, as the tree's accessors do. After an
 /// error every call throws it again.
 ///
-/// Measured by `deploy/bench json`: five fields of the 600-byte record take 0.7 µs of CPU, and 2.2 by
-/// the tree; a number of each of a hundred partitions in 80 KB of statistics 81 µs, and 470 by the
-/// tree. It pays where a text is large and little of it is wanted, as in `KafkaStatistics`, which the
-/// loop reads each second. A push request is wanted whole, and a provider's answer has 60 bytes beside
-/// the 40 µs that its delivery takes: there it would only be longer to write.
+/// Measured by `deploy/bench json`: five fields of the 600-byte record take 0.7 µs of CPU, and 2.2
+/// by the tree; a number of each of a hundred partitions in 80 KB of statistics 81 µs, and 470 by
+/// the tree. It pays if a text is large and little of it is needed, as in `KafkaStatistics`, which
+/// the loop reads each second. A push request is needed whole, and a provider's answer has 60 bytes
+/// beside the 40 µs that its delivery takes: there it would only be longer to write.
 public struct JSONReader: ~Copyable {
     private var parser: JSONParser
     private var failure: JSONError?
 
     fileprivate init(_ parser: consuming JSONParser) { self.parser = parser }
 
-    /// Reads one JSON text: `body` reads the value that it is.
+    /// Reads one JSON text: `body` reads its value.
     ///
     /// - Parameters:
     ///   - bytes: UTF-8, without a BOM.
-    ///   - maximumDepth: How many arrays and objects may be open at once.
+    ///   - maximumDepth: The most arrays and objects that may be open at once.
     ///   - maximumBytes: A longer text is refused unread.
-    ///   - maximumValues: How many values there may be in all, those that are skipped among them.
-    ///   - body: Has the value in its reader; what it leaves is skipped.
-    /// - Returns: What `body` returns.
-    /// - Throws: `JSONError` for what `JSONValue.parse` refuses, read or not.
+    ///   - maximumValues: The most values in all, skipped ones included.
+    ///   - body: Has the value in its reader; an unread rest is skipped.
+    /// - Returns: The result of `body`.
+    /// - Throws: `JSONError` if `JSONValue.parse` would refuse the text, read or not.
     @discardableResult
     public static func read<Value>(
         _ bytes: [UInt8],
@@ -41,7 +41,7 @@ public struct JSONReader: ~Copyable {
         guard bytes.count <= maximumBytes else {
             throw JSONError(offset: maximumBytes, line: 1, expected: .fewerBytes)
         }
-        // A typed throw does not cross the pointer's closure, so the error travels as a value.
+        // A typed throw does not cross the pointer's closure, so the error is passed as a value.
         let result: Result<Value, JSONError> = unsafe bytes.withUnsafeBytes { buffer in
             guard let start = buffer.baseAddress else {
                 return .failure(JSONError(offset: 0, line: 1, expected: .value))
@@ -64,8 +64,8 @@ public struct JSONReader: ~Copyable {
         return try result.get()
     }
 
-    /// As `read`, where `body` keeps what it finds: what is read for each request pays for no types that
-    /// are only known at run time.
+    /// Reads as `read`, if `body` stores its results: reads for each request avoid the cost of
+    /// types that are only known at run time.
     public static func visit(
         _ bytes: [UInt8],
         maximumDepth: Int = 64,
@@ -91,7 +91,7 @@ public struct JSONReader: ~Copyable {
         return result
     }
 
-    /// Has `body` read the value at hand; one that it leaves is skipped.
+    /// Lets `body` read the current value; an unread one is skipped.
     private mutating func value<Value>(
         _ body: (inout JSONReader) throws(JSONError) -> Value
     ) throws(JSONError) -> Value {
@@ -114,40 +114,40 @@ public struct JSONReader: ~Copyable {
         }
     }
 
-    // MARK: What is at hand
+    // MARK: The current value
 
-    /// What a value is, by how it begins; `none` begins no value.
+    /// The kind of a value, by its first byte; `none` does not begin a value.
     public enum Kind: Sendable { case object, array, string, number, boolean, null, none }
 
     public var kind: Kind { parser.kind }
 
-    /// Passes over the value at hand, whatever it is.
+    /// Skips the current value, whatever it is.
     public mutating func skip() throws(JSONError) {
         try attempt { parser throws(JSONError) in try parser.skip() }
     }
 
-    /// The value at hand as a tree.
+    /// Reads the current value as a tree.
     public mutating func tree() throws(JSONError) -> JSONValue {
         try attempt { parser throws(JSONError) in try parser.value() }
     }
 
-    /// Passes over the value at hand; gives where it lies, to be read as a text of its own.
+    /// Skips the current value; returns its range, to be read as a text of its own.
     public mutating func slice() throws(JSONError) -> Range<Int> {
         let start = parser.position
         try skip()
         return start..<parser.position
     }
 
-    /// The string at hand; `nil` for anything else.
+    /// Reads the current string; `nil` for anything else.
     public mutating func string() throws(JSONError) -> String? {
         guard kind == .string else { return try other() }
         return try attempt { parser throws(JSONError) in try parser.quotedString() }
     }
 
-    /// The number at hand, where it is a whole one that `Int` holds: `1` and `1.0`, never `1.5`.
+    /// Reads the current number, if it is whole and fits `Int`: `1` and `1.0`, never `1.5`.
     public mutating func integer() throws(JSONError) -> Int? { try number()?.integer }
 
-    /// The number at hand, to the nearest `Double`; `nil` where that would be infinite.
+    /// Reads the current number, to the nearest `Double`; `nil` if that would be infinite.
     public mutating func double() throws(JSONError) -> Double? { try number()?.double }
 
     private mutating func number() throws(JSONError) -> JSONValue? {
@@ -155,13 +155,13 @@ public struct JSONReader: ~Copyable {
         return try tree()
     }
 
-    /// The boolean at hand; `nil` for anything else.
+    /// Reads the current boolean; `nil` for anything else.
     public mutating func bool() throws(JSONError) -> Bool? {
         guard kind == .boolean else { return try other() }
         return try tree().bool
     }
 
-    /// Whether `null` is at hand.
+    /// Reads the current value; returns whether it is `null`.
     public mutating func null() throws(JSONError) -> Bool {
         guard kind == .null else { return try other() ?? false }
         return try tree().isNull
@@ -172,10 +172,10 @@ public struct JSONReader: ~Copyable {
         return nil
     }
 
-    /// Calls `member` for each member of the object at hand, in their order, with the key; the value
-    /// is at hand in the reader.
+    /// Calls `member` for each member of the current object, in their order, with the key; the
+    /// value is current in the reader.
     ///
-    /// - Returns: False where this is no object.
+    /// - Returns: False if this is not an object.
     @discardableResult
     public mutating func object(
         _ member: (borrowing JSONKey, inout JSONReader) throws(JSONError) -> Void
@@ -190,9 +190,9 @@ public struct JSONReader: ~Copyable {
         return true
     }
 
-    /// Calls `element` for each element of the array at hand, which is at hand in the reader.
+    /// Calls `element` for each element of the current array, which is current in the reader.
     ///
-    /// - Returns: False where this is no array.
+    /// - Returns: False if this is not an array.
     @discardableResult
     public mutating func array(
         _ element: (inout JSONReader) throws(JSONError) -> Void
@@ -207,11 +207,11 @@ public struct JSONReader: ~Copyable {
     }
 }
 
-/// The key of a member, where it stands in the text: to be compared, which costs no string, or read.
+/// The key of a member, in place in the text: comparing it makes no string.
 @safe
 public struct JSONKey: ~Copyable {
     private let bytes: UnsafeRawBufferPointer
-    /// The key itself, where its text has escapes.
+    /// The decoded key, if its text has escapes.
     private let decoded: String?
 
     init(_ bytes: UnsafeRawBufferPointer, decoded: String?) {
@@ -219,13 +219,13 @@ public struct JSONKey: ~Copyable {
         self.decoded = decoded
     }
 
-    /// How many bytes of UTF-8 the key has.
+    /// The number of UTF-8 bytes of the key.
     public var byteCount: Int {
         if let decoded { return decoded.utf8.count }
         return unsafe bytes.count
     }
 
-    /// Whether the key has these very bytes.
+    /// Whether the key has exactly these bytes.
     public func isEqual(to name: StaticString) -> Bool {
         if let decoded {
             return name.withUTF8Buffer { unsafe decoded.utf8.elementsEqual($0) }

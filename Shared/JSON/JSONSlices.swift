@@ -1,15 +1,16 @@
-/// Cuts an array into its elements, or an object into its members, without reading them.
+/// Splits an array into its elements, or an object into its members, without parsing them.
 ///
-/// For a text that `JSONValue.parse` rejects because of one element: the other elements can then be
-/// parsed one by one. Only strings and brackets are followed, so an element ends where it ends even
-/// if it holds what is no JSON (`NaN`), or what cannot be stored (a lone surrogate, any depth).
+/// Used if `JSONValue.parse` rejects a text because of one element: the other elements can then be
+/// parsed one by one. Only strings and brackets are followed, so an element's end is found even if
+/// it contains invalid JSON (`NaN`), or a value that cannot be stored (a lone surrogate, any
+/// depth).
 public enum JSONSlices {
     /// Returns the range of each element, without the blanks around it.
     ///
     /// - Parameters:
     ///   - bytes: The text.
-    ///   - range: Where the array stands; blanks around it are skipped. `nil`: the whole text.
-    ///   - limit: How many elements there may be.
+    ///   - range: The place of the array; blanks around it are skipped. `nil`: the whole text.
+    ///   - limit: The most elements.
     /// - Returns: `nil` if it is not one array, if a string or bracket stays open, or if there are
     ///   more elements than `limit`.
     public static func elements(
@@ -22,8 +23,8 @@ public enum JSONSlices {
 
     /// Returns the key and the range of each member.
     ///
-    /// - Returns: `nil` if it is not one object, if a key is no valid string, if a string or bracket
-    ///   stays open, or if there are more members than `limit`.
+    /// - Returns: `nil` if it is not one object, if a key is not a valid string, if a string or
+    ///   bracket stays open, or if there are more members than `limit`.
     public static func members(
         of bytes: [UInt8],
         in range: Range<Int>? = nil,
@@ -79,7 +80,7 @@ public enum JSONSlices {
     }
 }
 
-/// A place in a text.
+/// A position in a text.
 private struct Scan {
     let bytes: [UInt8]
     let end: Int
@@ -91,7 +92,7 @@ private struct Scan {
         end = range.upperBound
     }
 
-    /// 0, which no JSON has outside a string, at the end.
+    /// The current byte; 0 at the end, which is never valid outside a string.
     var current: UInt8 { at < end ? bytes[at] : 0 }
 
     static func isBlank(_ byte: UInt8) -> Bool {
@@ -102,7 +103,7 @@ private struct Scan {
         while at < end, Self.isBlank(bytes[at]) { at += 1 }
     }
 
-    /// Moves behind the string that begins here.
+    /// Moves past the string that begins here.
     ///
     /// - Returns: Whether it is closed.
     mutating func skipString() -> Bool {
@@ -120,9 +121,9 @@ private struct Scan {
         return false
     }
 
-    /// Moves to the comma or bracket behind the element.
+    /// Moves to the comma or bracket after the element.
     ///
-    /// - Returns: Where the element ends; `nil` if something stays open.
+    /// - Returns: The end of the element; `nil` if something stays open.
     mutating func skipElement() -> Int? {
         var depth = 0
         var last = at

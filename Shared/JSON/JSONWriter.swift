@@ -9,7 +9,7 @@ extension JSONValue {
     /// This value as compact text.
     public var text: String { String(decoding: bytes, as: UTF8.self) }
 
-    /// Appends this value, compactly. What JSON has no word for (NaN, infinities) becomes `null`.
+    /// Appends this value, compactly. Numbers without a JSON form (NaN, infinities) become `null`.
     public func write(into bytes: inout [UInt8]) {
         var buffer = JSONBuffer(capacity: 1024)
         write(to: &buffer)
@@ -64,14 +64,14 @@ extension JSONObject {
     }
 }
 
-/// Appends a string with its quotes, for writers that put JSON together by hand.
+/// Appends a string with its quotes, for code that writes JSON directly.
 public func writeJSONString(_ text: String, into bytes: inout [UInt8]) {
     var buffer = JSONBuffer(capacity: text.utf8.count + 16)
     buffer.appendQuoted(text)
     unsafe bytes.append(contentsOf: buffer.bytes)
 }
 
-/// Appends an integer's digits, for writers that put JSON together by hand.
+/// Appends an integer's digits, for code that writes JSON directly.
 public func writeJSONInteger(_ value: Int64, into bytes: inout [UInt8]) {
     var buffer = JSONBuffer(capacity: 20)
     buffer.append(value)

@@ -1,15 +1,15 @@
 internal import JSON
 
-/// A number of JSON by its decimal digits, exactly: `digits` times ten to the power of `exponent`.
+/// An exact JSON number by its decimal digits: `digits` times ten to the power of `exponent`.
 ///
-/// A `Double` is the shortest decimal that reads back as it, which is what was written of it.
+/// A `Double` is the shortest decimal that parses to it, which is how it was written.
 struct ExactNumber: Hashable {
     let isNegative: Bool
-    /// 0 to 9, the greatest first, without zeros at either end; none of zero.
+    /// 0 to 9, the most significant first, without zeros at either end; empty for zero.
     let digits: [UInt8]
     let exponent: Int
 
-    /// `nil` of what is no number.
+    /// Makes a number; `nil` if the value is not one.
     init?(_ value: JSONValue) {
         switch value {
         case .integer(let value): self.init(text: String(value))
@@ -19,8 +19,8 @@ struct ExactNumber: Hashable {
         }
     }
 
-    /// Reads `-12.5e+3`; `nil` of anything else. An exponent that is out of all bounds counts as
-    /// the greatest there is.
+    /// Parses `-12.5e+3`; `nil` for anything else. An exponent out of range counts as the greatest
+    /// one.
     init?(text: String) {
         var isNegative = false
         var digits: [UInt8] = []
@@ -80,7 +80,7 @@ struct ExactNumber: Hashable {
     var isZero: Bool { digits.isEmpty }
     var isWhole: Bool { exponent >= 0 }
 
-    /// How many digits stand before the point.
+    /// The number of digits before the point.
     private var magnitude: Int { exponent + digits.count }
 
     static func compare(_ left: ExactNumber, _ right: ExactNumber) -> Int {
@@ -102,17 +102,18 @@ struct ExactNumber: Hashable {
         return (left.digits.count - right.digits.count).signum()
     }
 
-    /// The digits as one number, where 64 bits hold it.
+    /// The digits as one number, if it fits 64 bits.
     var significand: UInt64? {
         guard digits.count <= 18 else { return nil }
         return digits.reduce(0) { $0 * 10 + UInt64($1) }
     }
 
-    /// Whether this is a whole multiple of `divisor`, whose digits 64 bits must hold.
+    /// Whether this is a whole multiple of `divisor`, whose digits must fit 64 bits.
     func isMultiple(of divisor: ExactNumber) -> Bool {
         guard !isZero else { return true }
         guard let modulus = divisor.significand, modulus > 0 else { return false }
-        // No zeros at the end: what is finer than the divisor is no multiple of it.
+        // There are no zeros at the end: a number with finer digits than the divisor is not a
+        // multiple of it.
         guard exponent >= divisor.exponent else { return false }
         var rest: UInt64 = 0
         for digit in digits {
@@ -134,12 +135,12 @@ struct ExactNumber: Hashable {
     }
 }
 
-/// Numbers of JSON as they are compared here: by what they are worth.
+/// Comparison of JSON numbers by value.
 enum Numbers {
-    /// Integers up to here are the same as a `Double`.
+    /// The bound up to which integers are exact as `Double`.
     static let exactDouble: Int64 = 1 << 53
 
-    /// -1, 0 or 1; both must be numbers.
+    /// Returns -1, 0 or 1; both must be numbers.
     static func compare(_ left: JSONValue, _ right: JSONValue) -> Int {
         switch (left, right) {
         case (.integer(let left), .integer(let right)):
@@ -160,12 +161,13 @@ enum Numbers {
 
     private static func isExact(_ value: Int64) -> Bool { -exactDouble...exactDouble ~= value }
 
-    /// Without libm's `trunc`, which not every link brings along: from 2^52 on all are whole.
+    /// Whether a number is whole. Without libm's `trunc`, which some executables do not link: from
+    /// 2^52 on all are whole.
     static func isWhole(_ value: Double) -> Bool {
         abs(value) >= 0x1p52 || Double(Int64(value)) == value
     }
 
-    /// The value as a whole number of 64 bits.
+    /// Returns the value as a whole number of 64 bits.
     static func whole(_ value: Double) -> Int64? {
         guard value >= -0x1p63, value < 0x1p63 else { return nil }
         let integer = Int64(value)
@@ -173,8 +175,8 @@ enum Numbers {
     }
 }
 
-/// A value that equals another as JSON Schema has it: numbers by their worth, texts by their bytes,
-/// members in whatever order.
+/// A value with JSON Schema's equality: numbers by value, strings by their bytes, members in any
+/// order.
 struct SchemaKey: Hashable {
     let value: JSONValue
 
@@ -232,7 +234,7 @@ struct SchemaKey: Hashable {
         }
     }
 
-    /// How many values there are in it, itself among them.
+    /// Returns the number of values in it, itself included.
     static func size(_ value: JSONValue) -> Int {
         switch value {
         case .null, .bool, .integer, .double, .number: 1

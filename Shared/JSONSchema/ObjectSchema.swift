@@ -1,11 +1,11 @@
 package import JSON
 
-/// What a schema says of a value of one property, as a view shows it.
+/// The type of a property's column in a view, by its schema.
 package enum SchemaColumn: Sendable, Equatable {
     case text, integer, number, boolean, time, json
 }
 
-/// What is wrong with a schema, or where it takes less than the one before. Safe to show.
+/// An error in a schema, or a place where it accepts less than the previous one. Safe to show.
 package struct SchemaError: Error, Equatable, Sendable, CustomStringConvertible {
     /// RFC 6901, into the schema.
     package let pointer: String
@@ -19,7 +19,7 @@ package struct SchemaError: Error, Equatable, Sendable, CustomStringConvertible 
     package var description: String { pointer.isEmpty ? reason : "\(pointer): \(reason)" }
 }
 
-/// Why an object is refused. Safe to show: it holds nothing of the object but names of its properties.
+/// Why an object is refused. Safe to show: it contains only names of the object's properties.
 package struct SchemaViolation: Equatable, Sendable {
     /// RFC 6901, into the object.
     package let pointer: String
@@ -31,7 +31,7 @@ package struct SchemaViolation: Equatable, Sendable {
     }
 }
 
-/// A schema of any value, without what is asked of a type's.
+/// A schema of any value, without the requirements for a type's schema.
 package final class ValueSchema: Sendable {
     let tree: SchemaTree
 
@@ -44,27 +44,27 @@ package final class ValueSchema: Sendable {
     }
 }
 
-/// The schema of a type's objects: JSON Schema 2020-12, of which it takes a part, or Atlas' form of it.
+/// The schema of a type's objects: a part of JSON Schema 2020-12, or Atlas' form of it.
 ///
-/// Authority: says whether an object is one of the type, where it is not, what a view shows of it,
-/// and whether a newer schema takes all that this one took. Pure and immutable; what checks need
-/// beside it is a `SchemaChecker`. A keyword that it does not take is refused by name, never passed
-/// over. Numbers are equal by their worth, texts by their bytes.
+/// Authority: decides whether an object is valid, where it is not, how a view shows it, and whether
+/// a newer schema accepts everything that this one accepted. Pure and immutable; checks also need a
+/// `SchemaChecker`. An unsupported keyword is refused by name, never ignored. Numbers are equal by
+/// value, strings by their bytes.
 package final class ObjectSchema: Sendable {
     package static let maximumBytes = 64 << 10
 
-    /// As it was declared.
+    /// The schema as it was declared.
     package let document: JSONValue
-    /// Those of the top, in their order.
+    /// The top-level properties, in order.
     package let properties: [(name: String, column: SchemaColumn)]
     let tree: SchemaTree
 
-    /// Reads the schema of a type.
+    /// Parses the schema of a type.
     ///
     /// - Parameters:
     ///   - bytes: JSON.
     ///   - name: The type's.
-    ///   - isStored: It was declared before: what it costs is bounded where it is applied, and is no
+    ///   - isStored: Whether it was declared before: its cost is limited at checks, and is not an
     ///     error here.
     /// - Throws: `SchemaError` with the place and the reason.
     package init(
@@ -109,17 +109,17 @@ package final class ObjectSchema: Sendable {
         }
     }
 
-    /// The first fault of the object; `nil` where it is one of the type.
+    /// Returns the first violation of the object; `nil` if it is valid.
     package func check(_ object: JSONValue, by checker: SchemaChecker) -> SchemaViolation? {
         checker.check(object, tree, from: tree.root)
     }
 
-    /// Where the newer schema takes less than this one, into the newer; `nil` where it provably
-    /// takes all that this one takes, and shows it as this one does, but for integers that become
-    /// numbers.
+    /// Returns the place, in the newer schema, where it accepts less than this one; `nil` if it
+    /// provably accepts everything that this one accepts, and shows it in the same way, except for
+    /// integers that become numbers.
     ///
-    /// A new property that is not required counts as no narrowing, though an object of before might
-    /// have had another value of that name.
+    /// A new property that is not required does not count as narrowing, though an earlier object
+    /// might have had another value of that name.
     package func narrowing(in newer: ObjectSchema) -> SchemaError? {
         SchemaEvolution.narrowing(from: self, to: newer)
     }

@@ -1,35 +1,35 @@
 internal import JSON
 internal import RegularExpressions
 
-/// What checks need beside a schema: confined to its owner.
+/// The working state of checks: confined to its owner.
 ///
 /// A check has a budget of steps, about one for each value that a schema is applied to, and one for
-/// its patterns: 1 ms each, and more for an object of many values or long texts, in proportion to its
-/// size. What needs more is refused. Both are counts, so an object is refused on every machine or on
-/// none.
+/// its patterns: 1 ms each, and more for an object of many values or long strings, in proportion to
+/// its size. Objects that need more are refused. Both are counts, so an object is refused on every
+/// machine or on none.
 package final class SchemaChecker {
-    /// What each check may take, a step being some 40 ns.
+    /// The base budget of a check; a step takes some 40 ns.
     package static let stepsPerCheck = 25_000
-    /// What it may take beside that for each value of the object: a value has seldom more schemas.
+    /// The additional budget for each value of the object: a value rarely has more schemas.
     package static let stepsPerValue = 16
-    /// What the patterns of each check may take, a step being some 10 ns.
+    /// The base budget of the patterns of a check; a step takes some 10 ns.
     package static let patternStepsPerCheck = 100_000
-    /// What they may take beside that for each byte of the object's texts.
+    /// The additional budget for each byte of the object's strings.
     package static let patternStepsPerByte = 4
-    /// How deeply schemas may apply, values and schemas counted together.
+    /// The greatest depth of schemas, values and schemas counted together.
     static let maximumDepth = 768
-    /// The longest pointer that is answered; it is cut at a property.
+    /// The longest pointer in an answer; it is cut at a property.
     static let maximumPointerBytes = 1024
 
     private let matcher = RegularExpressionMatcher()
     private var steps = 0
     private var patternSteps = 0
     private var root = JSONValue.null
-    /// Whether the budgets have what they may have for the object's size.
+    /// Whether the budgets include the allowance for the object's size.
     private var isExtended = false
     private var depth = 0
     private var isSpent = false
-    /// From the innermost out.
+    /// The path, from the innermost part out.
     private var path: [PathPart] = []
     private var fault = Fault.never
 
@@ -79,7 +79,8 @@ package final class SchemaChecker {
         return steps > 0 || (extend() && steps > 0)
     }
 
-    /// Adds what the object's size allows, once, where it is needed: most objects need none of it.
+    /// Adds the allowance for the object's size, once, if it is needed: most objects need none of
+    /// it.
     private func extend() -> Bool {
         guard !isExtended else { return false }
         isExtended = true
@@ -115,7 +116,7 @@ package final class SchemaChecker {
         if let boolean = node.boolean { return boolean || fails(.never) }
         if let kinds = node.kinds, !kinds.takes(value) { return fails(.kinds(kinds)) }
         if let values = node.values {
-            // A long list is looked up by a hash; of a short one each may be compared to its end.
+            // A long list is searched by a hash; in a short one each may be compared to its end.
             let comparisons = values.keys == nil ? values.values.count : 2
             guard spend(comparisons * SchemaKey.size(value)) else { return spent() }
             guard values.takes(value) else { return fails(.values(values)) }
@@ -255,7 +256,7 @@ package final class SchemaChecker {
                 if isTaken || isSpent { break }
             }
             if isSpent { return false }
-            // Of one alternative the fault itself says more.
+            // For a single alternative the fault itself says more.
             guard isTaken else { return rules.any.count == 1 ? false : fails(.noneOfAny) }
         }
         if !rules.one.isEmpty {
@@ -281,7 +282,7 @@ private enum PathPart {
     case index(Int)
 }
 
-/// What is wrong, put into words only where it is answered.
+/// A fault, rendered only for an answer.
 private enum Fault {
     case never, missing, unknown, pattern, repeated, noneOfAny, noneOfOne, severalOfOne, taken
     case tooLong

@@ -1,27 +1,27 @@
 internal import JSON
 internal import RegularExpressions
 
-/// Reads a schema into a `SchemaTree`. For one use.
+/// Compiles a schema into a `SchemaTree`. For one use.
 struct SchemaCompiler {
-    /// How many schemas may apply to one value, each within the other.
+    /// The most schemas nested within each other that may apply to one value.
     static let maximumHeight = 64
-    /// How many schemas may apply to one value, in all: what a `$ref` names counts each time. Some
-    /// 40 µs a value.
+    /// The most schemas that may apply to one value, in all: the target of a `$ref` counts each
+    /// time. Some 40 µs a value.
     static let maximumApplications = 1000
-    /// What all patterns of a schema may take of memory.
+    /// The memory limit of all patterns of a schema.
     static let maximumPatternBytes = 1 << 20
-    /// Of all patterns of a schema; see `RegularExpression.maximumFoldedCharacters`.
+    /// The limit over all patterns of a schema; see `RegularExpression.maximumFoldedCharacters`.
     static let maximumFoldedCharacters = 4 * RegularExpression.maximumFoldedCharacters
 
-    private static let annotations: TextSet = [
+    private static let annotations: ExactStringSet = [
         "$schema", "$comment", "title", "description", "default", "examples", "deprecated",
         "readOnly", "writeOnly",
     ]
 
     private var nodes: [SchemaDraft] = []
-    /// The places of what `$ref` may name, by pointer.
-    private var places = TextMap<Int>()
-    /// What is still to be found: the node, the pointer it names.
+    /// The places of possible `$ref` targets, by pointer.
+    private var places = ExactStringMap<Int>()
+    /// The unresolved references: the node, and the pointer that it names.
     private var references: [(node: Int, target: String)] = []
     private var patternBytes = 0
     private var foldedCharacters = 0
@@ -31,7 +31,7 @@ struct SchemaCompiler {
 
     /// - Parameters:
     ///   - document: The schema.
-    ///   - isStored: It was accepted before: what it costs is bounded where it is applied.
+    ///   - isStored: Whether it was accepted before: its cost is limited at checks.
     /// - Returns: The schema, compiled.
     /// - Throws: `SchemaError` with the place and the reason.
     static func compile(
@@ -46,7 +46,7 @@ struct SchemaCompiler {
         return tree
     }
 
-    /// A key as a part of a pointer.
+    /// Escapes a key for a pointer.
     static func escaped(_ key: String) -> String {
         guard key.utf8.contains(where: { $0 == UInt8(ascii: "~") || $0 == UInt8(ascii: "/") })
         else { return key }
@@ -61,7 +61,7 @@ struct SchemaCompiler {
         return String(decoding: result, as: UTF8.self)
     }
 
-    // MARK: Reading
+    // MARK: Parsing
 
     private mutating func read(_ schema: JSONValue, at pointer: String) throws(SchemaError) -> Int {
         let place = nodes.count
@@ -99,7 +99,7 @@ struct SchemaCompiler {
         return node
     }
 
-    /// Whether the keyword is one that is taken.
+    /// Checks that the keyword is supported.
     private func check(
         _ keyword: String,
         _ value: JSONValue,
@@ -131,7 +131,7 @@ struct SchemaCompiler {
         let own = try kinds(members["type"], ValueKinds.ofJSON, "\(pointer)/type")
         let atlas = try kinds(members["bsonType"], ValueKinds.ofAtlas, "\(pointer)/bsonType")
         guard own == nil || atlas == nil else {
-            throw SchemaError(pointer: "\(pointer)/bsonType", "stands beside type")
+            throw SchemaError(pointer: "\(pointer)/bsonType", "must not be used with type")
         }
         return own ?? atlas
     }
@@ -289,9 +289,9 @@ struct SchemaCompiler {
         let minimum = try count(members, "minProperties", pointer)
         let maximum = try count(members, "maxProperties", pointer)
         let required = try required(members["required"], "\(pointer)/required")
-        let names = TextSet(required)
+        let names = ExactStringSet(required)
         var properties: [ObjectRules.Property] = []
-        var known = TextSet()
+        var known = ExactStringSet()
         if let value = members["properties"] {
             for (name, schema) in try object(value, "\(pointer)/properties") {
                 let node = try read(schema, at: "\(pointer)/properties/\(Self.escaped(name))")
@@ -321,7 +321,7 @@ struct SchemaCompiler {
     ) throws(SchemaError) -> [String] {
         guard let value else { return [] }
         var names: [String] = []
-        var known = TextSet()
+        var known = ExactStringSet()
         for name in value.array ?? [.null] {
             guard let name = name.string, known.insert(name).inserted else {
                 throw SchemaError(pointer: pointer, "must be a list of names, each once")
@@ -431,7 +431,7 @@ struct SchemaCompiler {
 
     // MARK: References
 
-    /// The pointer that a reference names.
+    /// Returns the pointer that a reference names.
     private func target(_ value: JSONValue, _ pointer: String) throws(SchemaError) -> String {
         guard let text = value.string, text.utf8.starts(with: "#/$defs/".utf8),
             let target = Self.percentDecoded(text.utf8.dropFirst())
@@ -477,14 +477,14 @@ struct SchemaCompiler {
         }
     }
 
-    /// How schemas apply to one value, one within the other.
+    /// The number of schemas that apply to one value, and their nesting.
     private struct Measure {
         var height = 0
-        /// How many in all, itself among them; saturates.
+        /// The total number, itself included; saturates.
         var applications = 1
     }
 
-    /// Refuses what would apply to one value without end, too deeply or too often.
+    /// Refuses schemas that would apply to one value without end, too deeply or too often.
     private func measure() throws(SchemaError) {
         var measures = [Measure?](repeating: nil, count: nodes.count)
         for place in nodes.indices { _ = try measure(of: place, &measures, 0) }

@@ -3,11 +3,11 @@ internal import RegularExpressions
 
 /// Compares a schema with a newer one. For one use.
 ///
-/// Each rule of the newer must follow from one of the older; where that is not seen it counts as
-/// narrower. Schemas may be recursive: a pair that is being compared is taken to be in order, and a
-/// fault elsewhere ends the whole comparison, or takes back what an attempt has assumed.
+/// Each rule of the newer must follow from one of the older; if that cannot be shown it counts as
+/// narrower. Schemas may be recursive: a pair that is being compared is assumed to be compatible,
+/// and a fault elsewhere ends the whole comparison, or reverts the assumptions of an attempt.
 struct SchemaEvolution {
-    /// How many pairs are compared at most.
+    /// The most pairs that are compared.
     static let maximumSteps = 20_000
 
     private let older: SchemaTree
@@ -17,7 +17,7 @@ struct SchemaEvolution {
     private var steps = 0
 
     private struct Pair: Hashable {
-        /// `nil` takes all.
+        /// `nil` accepts all.
         let older: Int?
         let newer: Int?
     }
@@ -42,7 +42,7 @@ struct SchemaEvolution {
         _ older: ObjectSchema,
         _ newer: ObjectSchema
     ) throws(SchemaError) {
-        let columns = TextMap(
+        let columns = ExactStringMap(
             older.properties.map { ($0.name, $0.column) },
             uniquingKeysWith: { first, _ in first }
         )
@@ -94,10 +94,10 @@ struct SchemaEvolution {
         _ after: SchemaNode
     ) throws(SchemaError) {
         guard before.kinds != after.kinds else { return }
-        // The keyword as it stands in the newer schema.
+        // The keyword as in the newer schema.
         let keyword = after.kinds == nil ? "" : after.isAtlas ? "bsonType" : "type"
         guard let old = before.kinds, let new = after.kinds else {
-            // A boolean schema `true` took all, as one without a type does.
+            // A boolean schema `true` accepted everything, as one without a type does.
             throw error(after, keyword, "must keep its type")
         }
         guard old.each.allSatisfy({ !$0.wider.isDisjoint(with: new) }) else {
@@ -110,7 +110,7 @@ struct SchemaEvolution {
         else { throw error(after, keyword, "must keep its type") }
     }
 
-    /// Of listed values each can be checked.
+    /// Compares listed values, each of which can be checked.
     private mutating func compareListed(
         _ values: ValueRules,
         _ old: Int?,
@@ -126,7 +126,7 @@ struct SchemaEvolution {
         }
     }
 
-    // MARK: Numbers, texts
+    // MARK: Numbers, strings
 
     private func compareNumbers(
         _ before: NumberRules?,
@@ -228,7 +228,7 @@ struct SchemaEvolution {
             if let own = earlier?.node {
                 try compare(own, node)
             } else if earlier != nil {
-                // It had to be there already, with whatever value.
+                // It had to be present already, with any value.
                 try compare(before?.rest, node)
             } else if let rest = before?.rest, older.nodes[rest].boolean == nil {
                 try compare(rest, node)
@@ -241,7 +241,7 @@ struct SchemaEvolution {
             }
             if newer.nodes[rest].boolean == false, older.nodes[own].boolean != false {
                 let name = SchemaCompiler.escaped(property.name)
-                throw error(after, "properties/\(name)", "is taken no more")
+                throw error(after, "properties/\(name)", "is no longer accepted")
             }
             try compare(own, rest)
         }
@@ -300,7 +300,7 @@ struct SchemaEvolution {
         return false
     }
 
-    /// Whether the pair is in order; where not, all it has assumed is taken back.
+    /// Whether the pair is compatible; if not, all its assumptions are reverted.
     private mutating func attempt(_ old: Int, _ new: Int) -> Bool {
         let before = assumed
         do throws(SchemaError) {
@@ -312,14 +312,14 @@ struct SchemaEvolution {
         }
     }
 
-    // MARK: The same
+    // MARK: Equality
 
     private func isSame(_ old: Int, _ new: Int) -> Bool {
         var seen: Set<Pair> = []
         return isSame(old, new, &seen)
     }
 
-    /// Whether both ask the same, in the same words.
+    /// Whether both have the same rules, in the same form.
     private func isSame(_ old: Int?, _ new: Int?, _ seen: inout Set<Pair>) -> Bool {
         guard let old, let new else { return old == nil && new == nil }
         guard seen.insert(Pair(older: old, newer: new)).inserted else { return true }
@@ -359,8 +359,8 @@ struct SchemaEvolution {
             && (left.pattern?.pattern).isSame(as: right.pattern?.pattern)
     }
 
-    /// The schemas within one, and all that is not a schema of its rules for lists, objects and
-    /// several schemas.
+    /// Returns the schemas within one, and its rules for lists, objects and combinations without
+    /// the schemas.
     private static func inner(
         of node: SchemaNode
     ) -> (shape: [Int], names: [String], places: [Int?])? {

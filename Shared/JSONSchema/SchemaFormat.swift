@@ -1,4 +1,4 @@
-/// The formats that are checked.
+/// The formats that are validated.
 enum SchemaFormat: String, Sendable, CaseIterable {
     case dateTime = "date-time"
     case date
@@ -19,7 +19,7 @@ enum SchemaFormat: String, Sendable, CaseIterable {
     }
 
     func takes(_ text: String) -> Bool {
-        // None of these needs more, so a long text costs nothing.
+        // No format needs more, so a long string costs nothing.
         guard text.utf8.count <= 8192 else { return false }
         var reader = FormatReader(text)
         switch self {
@@ -60,7 +60,7 @@ enum SchemaFormat: String, Sendable, CaseIterable {
     }
 }
 
-/// Reads a text from its start, and takes what it knows.
+/// Reads a string from its start, part by part.
 private struct FormatReader {
     private let bytes: [UInt8]
     private var place = 0
@@ -113,12 +113,12 @@ private struct FormatReader {
         else { return false }
         if take("."), takeAll(where: SchemaFormat.isDigit) == 0 { return false }
         guard let offset = offset() else { return false }
-        // A leap second is the last of a day in UTC.
+        // A leap second is the last second of a day in UTC.
         let inUTC = (hour * 60 + minute - offset + 2 * 1440) % 1440
         return second < 60 || inUTC == 1439
     }
 
-    /// In minutes.
+    /// Reads an offset in minutes.
     private mutating func offset() -> Int? {
         if take("Z") || take("z") { return 0 }
         let isNegative = next == UInt8(ascii: "-")
@@ -175,7 +175,7 @@ private struct FormatReader {
         return place - start <= 253
     }
 
-    /// An address in brackets, the opening one taken.
+    /// Reads an address in brackets, after the opening one.
     private mutating func literal() -> Bool {
         let rest = String(
             decoding: bytes[place...].prefix { $0 != UInt8(ascii: "]") },
@@ -231,7 +231,7 @@ private struct FormatReader {
     private static let unreserved = Set("-._~".utf8)
     private static let subDelimiters = Set("!$&'()*+,;=".utf8)
 
-    /// Takes bytes that may stand as they are, and `%` with two hex digits.
+    /// Skips bytes that are allowed unescaped, and `%` with two hex digits.
     private mutating func takeURI(_ others: String) {
         let others = Array(others.utf8)
         while let byte = next {
@@ -251,7 +251,7 @@ private struct FormatReader {
         }
     }
 
-    /// RFC 3986, with its scheme.
+    /// Reads a URI by RFC 3986, with its scheme.
     mutating func uri() -> Bool {
         guard let first = next, SchemaFormat.isLetter(first) else { return false }
         takeAll {
@@ -290,7 +290,7 @@ private struct FormatReader {
         return true
     }
 
-    /// `v1.anything`, as RFC 3986 keeps it for addresses to come.
+    /// Whether it is `v1.anything`, as RFC 3986 reserves it for future addresses.
     private static func isFuture(_ host: String) -> Bool {
         let parts = host.split(separator: ".", maxSplits: 1)
         guard parts.count == 2, parts[0].utf8.count >= 2,

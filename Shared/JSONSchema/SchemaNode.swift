@@ -1,7 +1,7 @@
 internal import JSON
 internal import RegularExpressions
 
-/// What a value may be, of JSON's types and of Atlas'.
+/// The types of a value, of JSON and of Atlas.
 struct ValueKinds: OptionSet, Hashable {
     let rawValue: UInt16
 
@@ -40,18 +40,18 @@ struct ValueKinds: OptionSet, Hashable {
         (.object, "an object"), (.null, "null"),
     ]
 
-    /// "an integer or null".
+    /// A phrase such as "an integer or null".
     var phrase: String {
         Self.phrases.filter { contains($0.kind) }.map(\.phrase).withoutRepeats()
             .joined(separator: " or ")
     }
 
-    /// Each of them alone.
+    /// The kinds one by one.
     var each: [ValueKinds] {
         (0..<14).map { ValueKinds(rawValue: 1 << $0) }.filter { contains($0) }
     }
 
-    /// The kinds that take all that this one takes.
+    /// The kinds that accept everything that this one accepts.
     var wider: ValueKinds {
         switch self {
         case .int32: [.int32, .int64, .integer, .double, .number, .decimal]
@@ -93,13 +93,13 @@ struct ValueKinds: OptionSet, Hashable {
     }
 }
 
-/// One subschema as it is read.
+/// One subschema while it is parsed.
 struct SchemaDraft {
     /// RFC 6901, into the schema.
     let pointer: String
-    /// `false`, or `true` of a boolean schema.
+    /// The value of a boolean schema.
     var boolean: Bool?
-    /// `type` or `bsonType`; `nil` takes all.
+    /// `type` or `bsonType`; `nil` accepts all.
     var kinds: ValueKinds?
     /// Whether that is `bsonType`.
     var isAtlas = false
@@ -113,8 +113,8 @@ struct SchemaDraft {
     init(pointer: String) { self.pointer = pointer }
 }
 
-/// One subschema, compiled: see `SchemaDraft`. Others are named by their place in the tree's list, as
-/// they may be recursive. A class, as a check would copy a struct at each value.
+/// One compiled subschema: see `SchemaDraft`. It refers to others by their index in the tree's
+/// list, as they may be recursive. A class, as a check would copy a struct at each value.
 final class SchemaNode: Sendable {
     let pointer: String
     let boolean: Bool?
@@ -140,7 +140,7 @@ final class SchemaNode: Sendable {
         combined = draft.combined
     }
 
-    /// Where it says nothing but `$ref`.
+    /// The target, if it has nothing but `$ref`.
     var onlyReference: Int? {
         guard boolean == nil, kinds == nil, values == nil, number == nil, text == nil,
             array == nil, object == nil, let combined, combined.isOnlyReference
@@ -153,7 +153,7 @@ final class SchemaNode: Sendable {
 final class ValueRules: Sendable {
     let keyword: String
     let values: [JSONValue]
-    /// Of a long list.
+    /// The hashed values of a long list.
     let keys: Set<SchemaKey>?
 
     init(keyword: String, values: [JSONValue]) {
@@ -233,20 +233,20 @@ final class ArrayRules: Sendable {
 final class ObjectRules: Sendable {
     struct Property: Sendable {
         let name: String
-        /// `nil` of a name that is only required.
+        /// `nil` for a name that is only required.
         let node: Int?
         let isRequired: Bool
     }
 
     let minimum: Int
     let maximum: Int
-    /// Those of `properties` in their order, then those that are only required.
+    /// The `properties` in their order, then the names that are only required.
     let properties: [Property]
     let required: Int
-    /// The schema of all others.
+    /// The schema of all other properties.
     let rest: Int?
-    /// Of many.
-    private let places: TextMap<Int>?
+    /// The index, if there are many.
+    private let places: ExactStringMap<Int>?
 
     init(minimum: Int, maximum: Int, properties: [Property], rest: Int?) {
         self.minimum = minimum
@@ -256,13 +256,13 @@ final class ObjectRules: Sendable {
         required = properties.count { $0.isRequired }
         places =
             properties.count > 12
-            ? TextMap(
+            ? ExactStringMap(
                 properties.enumerated().map { ($0.element.name, $0.offset) },
                 uniquingKeysWith: { first, _ in first }
             ) : nil
     }
 
-    /// The property's place; `hint` is where it is looked for first.
+    /// Returns the index of the property; `hint` is tried first.
     func place(of name: String, hint: Int) -> Int? {
         if hint < properties.count, properties[hint].name.isSame(as: name) { return hint }
         if let places { return places[name] }
@@ -293,7 +293,7 @@ final class CombinedRules: Sendable {
         reference != nil && all.isEmpty && any.isEmpty && one.isEmpty && not == nil
     }
 
-    /// All that apply to the same value.
+    /// All schemas that apply to the same value.
     var inPlace: [Int] {
         all + any + one + [reference, not].compactMap(\.self)
     }

@@ -1,18 +1,18 @@
 internal import JSON
 
-/// A schema, compiled: its nodes, which name each other by their places. Immutable.
+/// A compiled schema: its nodes, which refer to each other by index. Immutable.
 struct SchemaTree: Sendable {
     let nodes: [SchemaNode]
     let root: Int
 
-    /// The node that stands for it: where it says nothing but `$ref`, the one it names.
+    /// Returns the node itself, or its target if it has nothing but `$ref`.
     func resolved(_ place: Int) -> Int {
         var place = place
         while let next = nodes[place].onlyReference { place = next }
         return place
     }
 
-    /// What a view shows of such a value.
+    /// Returns how a view shows such a value.
     func column(of place: Int) -> SchemaColumn {
         let node = nodes[resolved(place)]
         guard let kinds = node.kinds ?? node.values.flatMap(Self.kinds) else { return .json }
@@ -30,7 +30,7 @@ struct SchemaTree: Sendable {
         }
     }
 
-    /// What listed values are, if all are of JSON's plain kinds.
+    /// Returns the kinds of listed values, if all are of JSON's plain kinds.
     private static func kinds(_ rules: ValueRules) -> ValueKinds? {
         var kinds: ValueKinds = []
         for value in rules.values {

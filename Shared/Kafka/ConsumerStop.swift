@@ -1,27 +1,27 @@
-/// The order in which a consumer's end can go without hanging, aborting or losing. Pure: it is asked
-/// again and again with what is the case, and says what to do next.
+/// The order of steps by which a consumer ends without hanging, aborting or losing records. Pure:
+/// it gets the situation repeatedly, and returns the next step.
 ///
-/// In 2.0.2 a close before the first rebalance was answered aborts the process or never returns, one
-/// with an empty assignment sends no LeaveGroup (the others then wait out the session), and a native
-/// event that is alive at the destroying hangs it.
+/// In 2.0.2 a close before the first rebalance was answered aborts the process or never returns,
+/// one with an empty assignment sends no LeaveGroup (the others then wait out the session), and a
+/// native event that is alive at the destruction hangs it.
 struct ConsumerStop: Equatable, Sendable {
-    /// What is the case.
+    /// The present situation.
     struct Situation: Equatable, Sendable {
-        /// Batches in somebody's hands.
+        /// Batches that are outstanding.
         var outstandingBatches = 0
-        /// A rebalance was answered since the subscription.
+        /// Whether a rebalance was answered since the subscription.
         var hasJoined = true
-        /// The group knows us by a name; only looked at while `isLeaving`.
+        /// Whether the group has given us a member id; only checked while `isLeaving`.
         var isMember = true
-        /// Some broker can be talked to, as far as is known.
+        /// Whether some broker is reachable, as far as is known.
         var isBrokerUp = true
-        /// The group does not let us join.
+        /// Whether the group does not let us join.
         var isRejected = false
         /// Revocations that still wait for their batches.
         var openRevocations = 0
-        /// `rd_kafka_consumer_closed`.
+        /// Whether the client is closed, by `rd_kafka_consumer_closed`.
         var isClosed = false
-        /// Since the stop began.
+        /// The time since the stop began.
         var elapsed: Duration = .zero
     }
 
@@ -31,7 +31,7 @@ struct ConsumerStop: Equatable, Sendable {
         case unsubscribe
         case close
         case destroy
-        /// The time is over: leave everything to the process' end.
+        /// The time limit has passed: leave everything to the process' end.
         case abandon
     }
 
@@ -39,14 +39,14 @@ struct ConsumerStop: Equatable, Sendable {
         case finishing, joining, leaving, closing, over
     }
 
-    /// For batches that are outstanding; what is not finished by then is read again by others.
+    /// The limit for outstanding batches; unfinished ones are read again by other members.
     private(set) var drainLimit: Duration
-    /// For all of it.
+    /// The limit for the whole stop.
     private(set) var limit: Duration
-    /// For the group to let it go, and for the close. A broker that does not answer only delays what
-    /// the group learns by its session's timeout.
+    /// The limit for leaving the group, and for the close. If a broker does not answer, the group
+    /// only learns of the leave later, by its session timeout.
     private(set) var leaveLimit: Duration
-    /// For a first rebalance that no broker is there to bring, or that the group does not grant.
+    /// The limit for a first rebalance while no broker is reachable, or the group rejects us.
     let absenceLimit: Duration
     private var phase = Phase.finishing
     private var leftAt: Duration?
@@ -63,11 +63,12 @@ struct ConsumerStop: Equatable, Sendable {
         self.absenceLimit = absenceLimit
     }
 
-    /// Unsubscribed and not closing yet: the only time at which librdkafka may be asked for the
-    /// member's id. Once the close is under way, the question can wait for ever.
+    /// Whether it is unsubscribed and not closing yet: the only time at which librdkafka may be
+    /// asked for the member's id. Once the close has begun, the call can block for ever.
     var isLeaving: Bool { phase == .leaving }
 
-    /// Shortens all its limits alike where there is less time than `limit`. Before the first `next`.
+    /// Shortens all limits in proportion if there is less time than `limit`. Before the first
+    /// `next`.
     mutating func fit(to time: Duration) {
         guard time < limit else { return }
         let share = max(0, time / limit)

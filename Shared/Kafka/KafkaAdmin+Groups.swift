@@ -2,17 +2,17 @@ internal import CRDKafka
 package import EventLoop
 package import Observability
 
-/// How far a consumer group has come in one partition. Offsets are of records, and never negative.
+/// The position of a consumer group in one partition. Offsets are of records, and never negative.
 package struct KafkaGroupPosition: Sendable, Equatable {
     package var kafkaTopic: String
     package var partition: Int32
-    /// The record that the group reads next; `nil` where it has committed none.
+    /// The record that the group reads next; `nil` if it has committed none.
     package var committed: Int64?
-    /// The oldest record that is still there.
+    /// The oldest record that still exists.
     package var start: Int64
-    /// All before it are older than the moment that was asked for; `end` where there is none.
+    /// The first record not older than the given moment; `end` if there is none.
     package var recent: Int64
-    /// One above the last record that may be read: those of open transactions are not among them.
+    /// One above the last record that may be read; records of open transactions do not count.
     package var end: Int64
 
     package init(
@@ -33,16 +33,16 @@ package struct KafkaGroupPosition: Sendable, Equatable {
 }
 
 extension KafkaAdmin {
-    /// How far a group has come in each partition of these topics, which are those that `describe`
-    /// found: to name one that is not there could create it. The group need not have any member.
+    /// Returns the position of a group in each partition of these topics, which must come from
+    /// `describe`: naming a missing one could create it. The group need not have any member.
     ///
-    /// `moment`, in milliseconds since 1970, is what `recent` is about. The timeout is that of all
-    /// questions together: four to a broker, whatever the number of partitions, and these again
-    /// where it is not ready. One that never had a group makes its `__consumer_offsets` first, which
-    /// takes it a second or so.
+    /// `moment`, in milliseconds since 1970, defines `recent`. The timeout is for all requests
+    /// together: four to a broker, whatever the number of partitions, and these again if it is not
+    /// ready. A broker that never had a group makes its `__consumer_offsets` first, which takes it
+    /// a second or so.
     ///
     /// - Returns: One position for each partition, in the order of the topics.
-    /// - Throws: `KafkaError`, retryable where a broker did not answer in time.
+    /// - Throws: `KafkaError`, retryable if a broker did not answer in time.
     package static func positions(
         of group: String,
         in topics: [KafkaCluster.Topic],
@@ -57,11 +57,11 @@ extension KafkaAdmin {
                 TopicPartition(topic: topic.name, partition: Int32(clamping: $0))
             }
         }
-        // librdkafka refuses to ask about none.
+        // librdkafka refuses an empty list.
         if partitions.isEmpty { return [] }
         return try await loop.blocking {
-            // As the group, which it never joins: librdkafka 2.0 ends the process where an admin
-            // client's question meets a group whose coordinator has moved.
+            // The client is a consumer of the group, which it never joins: librdkafka 2.0 ends the
+            // process if an admin client's request meets a group whose coordinator has moved.
             let call = try AdminCall(
                 configuration,
                 as: .consumer(group: group),
@@ -76,12 +76,12 @@ extension KafkaAdmin {
 }
 
 extension KafkaAdmin {
-    /// Gives a group the positions of a former one, in the partitions where it has none of its own: what
-    /// the former group had read is not read again, and what it had not, is. To be called before the
-    /// group is joined. Where it has members already, they have done this.
+    /// Copies the positions of a former group to a group, in the partitions where it has none of
+    /// its own: records that the former group had read are not read again, and the others are. Call
+    /// it before joining the group. If the group has members already, they have done this.
     ///
     /// - Returns: How many partitions got a position.
-    /// - Throws: `KafkaError`, retryable where a broker did not answer in time.
+    /// - Throws: `KafkaError`, retryable if a broker did not answer in time.
     @discardableResult
     package static func inheritPositions(
         of group: String,
@@ -92,7 +92,7 @@ extension KafkaAdmin {
         on loop: EventLoop,
         log: Log = .disabled
     ) async throws -> Int {
-        // A topic that is not there was not read, and to name it could create it.
+        // A missing topic was not read, and naming it could create it.
         let partitions = try await describe(configuration, timeout: timeout, on: loop, log: log)
             .topics.filter { isRead($0.name) }
             .flatMap { topic in
@@ -142,12 +142,12 @@ extension AdminCall {
         }
     }
 
-    /// How long librdkafka is left with one question for the group, whose coordinator it may have to
+    /// The time limit of librdkafka for one request to the group, whose coordinator it may have to
     /// find first.
     private static let patienceMilliseconds: Int32 = 1500
 
-    /// Asks again until the deadline, or an answer that would not change: partitions have no leader
-    /// while their topic is being made, and a group has no coordinator.
+    /// Repeats a request until the deadline, or a final answer: partitions have no leader while
+    /// their topic is being made, and a group has no coordinator.
     func persist<Answer>(
         _ question: () throws(KafkaError) -> Answer
     ) throws(KafkaError) -> Answer {
@@ -165,7 +165,7 @@ extension AdminCall {
         in partitions: [TopicPartition],
         since moment: Int64
     ) throws(KafkaError) -> [KafkaGroupPosition] {
-        // The end comes last: what was committed before it, is not above it.
+        // The end is read last: a position committed before is not above it.
         let committed = try committed(in: partitions)
         let starts = try offsets(of: partitions, at: Int64(RD_KAFKA_OFFSET_BEGINNING))
         let recent = try offsets(of: partitions, at: max(0, moment))
@@ -188,7 +188,7 @@ extension AdminCall {
         }
     }
 
-    /// What the client's group has committed, of the partitions where it has.
+    /// Returns the committed offsets of the client's group, for the partitions that have one.
     fileprivate func committed(
         in partitions: [TopicPartition]
     ) throws(KafkaError) -> [TopicPartition: Int64] {
@@ -209,8 +209,9 @@ extension AdminCall {
         return try answer.get()
     }
 
-    /// The first offsets of a time on, in milliseconds since 1970, or of librdkafka's two names for
-    /// the beginning and the end; none where there is no such record. One question to each leader.
+    /// Returns the first offsets from a time on, in milliseconds since 1970, or for librdkafka's
+    /// two constants for the beginning and the end; none if there is no such record. One request to
+    /// each leader.
     func offsets(
         of partitions: [TopicPartition],
         at time: Int64
@@ -230,7 +231,7 @@ extension AdminCall {
 }
 
 extension PartitionList {
-    /// The offsets of those partitions that have one, or the first partition's error.
+    /// Returns the offsets of the partitions that have one, or the first partition's error.
     fileprivate static func offsets(
         _ list: UnsafePointer<rd_kafka_topic_partition_list_t>?
     ) -> Result<[TopicPartition: Int64], KafkaError> {
@@ -254,7 +255,7 @@ extension PartitionList {
                     )
                 )
             }
-            // What has none has a negative one.
+            // A partition without one has a negative offset.
             if unsafe element.offset >= 0 { offsets[partition] = unsafe element.offset }
         }
         return .success(offsets)

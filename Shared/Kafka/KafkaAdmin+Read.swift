@@ -3,21 +3,22 @@ package import EventLoop
 package import Observability
 
 extension KafkaAdmin {
-    /// Reads what is on a topic now, in no group: nothing is committed, and nobody's partitions move.
+    /// Reads the present records of a topic without a group: nothing is committed, and no
+    /// partitions move.
     ///
-    /// Of each partition the last `limit` that `isWanted` are kept, or the one record of `only`.
+    /// Returns the last `limit` wanted records of each partition, or the one record of `only`.
     ///
     /// - Parameters:
-    ///   - topic: As `describe` found it: to name one that is not there could create it.
+    ///   - topic: As `describe` found it: naming a missing one could create it.
     ///   - only: A partition and an offset: nothing else is read.
-    ///   - limit: How many are kept of a partition.
+    ///   - limit: How many records of a partition to return.
     ///   - configuration: How the cluster is reached.
-    ///   - timeout: For all of it.
-    ///   - loop: Whose pool waits.
-    ///   - log: Of librdkafka.
-    ///   - isWanted: Asked for each, in the order of a partition's offsets.
-    /// - Returns: Those that were kept, by partition and offset.
-    /// - Throws: `KafkaError`, retryable where a broker did not answer in time.
+    ///   - timeout: The limit of the whole call.
+    ///   - loop: The loop whose pool waits.
+    ///   - log: Gets librdkafka's lines.
+    ///   - isWanted: Called for each record, in the order of a partition's offsets.
+    /// - Returns: The wanted records, by partition and offset.
+    /// - Throws: `KafkaError`, retryable if a broker did not answer in time.
     package static func read(
         _ topic: KafkaCluster.Topic,
         only: (partition: Int32, offset: Int64)? = nil,
@@ -57,11 +58,11 @@ extension KafkaAdmin {
 }
 
 extension AdminCall {
-    /// The end may be one of what is no record, such as the mark of a transaction: then it is over
-    /// once nothing has come for so long.
+    /// The silence after which a read ends: the last offset may not be a record, such as a
+    /// transaction marker.
     private static let silence = Duration.seconds(3)
 
-    /// What is there of each partition that has anything.
+    /// Returns the offsets of each partition that has records.
     fileprivate func ranges(
         of topic: KafkaCluster.Topic
     ) throws(KafkaError) -> [TopicPartition: Range<Int64>] {
@@ -87,7 +88,7 @@ extension AdminCall {
     ) throws(KafkaError) {
         if ranges.isEmpty { return }
         assign(ranges.map { ($0.key, $0.value.lowerBound) })
-        // What is fetched already would be served to the end otherwise.
+        // Otherwise all fetched records would still be served.
         defer { assign(nil) }
         var open = ranges
         var topic = TopicName()

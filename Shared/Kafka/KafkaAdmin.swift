@@ -2,7 +2,7 @@ internal import CRDKafka
 package import EventLoop
 package import Observability
 
-/// What a cluster consists of.
+/// The brokers and topics of a cluster.
 package struct KafkaCluster: Sendable, Equatable {
     package struct Topic: Sendable, Equatable {
         package var name: String
@@ -19,14 +19,14 @@ package struct KafkaCluster: Sendable, Equatable {
     package var topics: [Topic]
 }
 
-/// The operator's side of a cluster. Each call has a client of its own for as long as it takes, and
-/// blocks libuv's pool, never the loop.
+/// Admin operations of a cluster. Each call has a client of its own for its duration, and blocks
+/// libuv's pool, never the loop.
 package enum KafkaAdmin {
-    /// Looks at what is there, and creates only what is missing; safe from many at once. A topic
-    /// that is there already keeps its partitions; replication is the brokers' default.
+    /// Creates the missing topics; safe to run concurrently. An existing topic keeps its
+    /// partitions; replication is the brokers' default.
     ///
     /// - Returns: The names that this call created.
-    /// - Throws: `KafkaError`, retryable where no broker answered in time.
+    /// - Throws: `KafkaError`, retryable if no broker answered in time.
     package static func ensureTopics(
         _ topics: [(name: String, partitions: Int)],
         _ configuration: KafkaConfiguration,
@@ -45,9 +45,9 @@ package enum KafkaAdmin {
         }
     }
 
-    /// Brokers and topics.
+    /// Returns the brokers and topics.
     ///
-    /// - Throws: `KafkaError`, retryable where no broker answered in time.
+    /// - Throws: `KafkaError`, retryable if no broker answered in time.
     package static func describe(
         _ configuration: KafkaConfiguration,
         timeout: Duration = .seconds(5),
@@ -60,7 +60,7 @@ package enum KafkaAdmin {
     }
 }
 
-/// One client for one task of the operator's; blocks its thread, until its deadline at most.
+/// A client for one operation of the operator; blocks its thread, until its deadline at most.
 final class AdminCall {
     let client: KafkaClient
     private let deadline: ContinuousClock.Instant
@@ -85,7 +85,7 @@ final class AdminCall {
         Int32(clamping: max(1, Int((deadline - .now) / .milliseconds(1))))
     }
 
-    /// Asks for all topics: naming one could create it.
+    /// Requests all topics: naming one could create it.
     func describe() throws(KafkaError) -> KafkaCluster {
         var native: UnsafePointer<rd_kafka_metadata_t>?
         let code = unsafe client.withHandle { handle in
@@ -116,7 +116,8 @@ final class AdminCall {
         )
     }
 
-    /// - Returns: What this call made; what another made in the meantime is there as well.
+    /// - Returns: The topics that this call made; one made concurrently by another call exists as
+    ///   well.
     func create(_ topics: [(name: String, partitions: Int)]) throws(KafkaError) -> [String] {
         var natives: [OpaquePointer?] = unsafe []
         defer { unsafe natives.forEach { unsafe rd_kafka_NewTopic_destroy($0) } }
@@ -137,9 +138,9 @@ final class AdminCall {
         return try awaitAnswer { $0.createdTopics }
     }
 
-    /// Puts a question, with the client, options and the queue for its answer. librdkafka copies
-    /// what it is given; none of the pointers outlives `question`. It does not wait: an answer comes
-    /// once, at the latest when `milliseconds` are over.
+    /// Sends a request, with the client, options and the queue for its answer. librdkafka copies
+    /// its input; none of the pointers outlives `question`. It does not wait: an answer comes once,
+    /// at the latest after `milliseconds`.
     func ask(
         _ operation: rd_kafka_admin_op_t,
         for milliseconds: Int32,
@@ -160,7 +161,7 @@ final class AdminCall {
         }
     }
 
-    /// Serves the queue until `read` finds the answer in an event of it.
+    /// Serves the queue until `read` finds the answer in an event.
     func awaitAnswer<Answer>(
         _ read: (borrowing KafkaEvent) -> Result<Answer, KafkaError>?
     ) throws(KafkaError) -> Answer {
@@ -174,7 +175,7 @@ final class AdminCall {
         }
     }
 
-    /// A topic that was just made is not on every broker yet.
+    /// Waits for new topics, which are not on every broker yet.
     func awaitTopics(_ names: [String]) throws(KafkaError) {
         while true {
             let known = Set(try describe().topics.map(\.name))
@@ -190,7 +191,7 @@ final class AdminCall {
 }
 
 extension KafkaEvent {
-    /// The names that a `CreateTopics` made, or the first error that is not "there already"; `nil`
+    /// The names that a `CreateTopics` made, or the first error other than "already exists"; `nil`
     /// for another event.
     fileprivate var createdTopics: Result<[String], KafkaError>? {
         unsafe withNative { event in

@@ -1,8 +1,8 @@
 internal import CRDKafka
 
 extension KafkaClient {
-    /// Hands one record over; librdkafka copies it, and does not block. `number` is above 0, and
-    /// comes back with the delivery report where the code is that of success.
+    /// Produces one record; librdkafka copies it, and does not block. `number` is above 0, and
+    /// comes back with the delivery report if the code is success.
     func produce(_ record: KafkaOutgoing, number: Int) -> rd_kafka_resp_err_t {
         let headers = unsafe makeHeaders(record.headers)
         let code = unsafe withBytes(record.key) { key, keySize in
@@ -28,16 +28,17 @@ extension KafkaClient {
         return code
     }
 
-    /// Hands records of a block over, from one index up to another, until one is refused; the others
-    /// are not tried then. librdkafka copies them, and does not block. `number` is that of the first.
+    /// Produces a range of records of a block until one is refused; later ones are not tried then.
+    /// librdkafka copies them, and does not block. `number` is that of the first.
     ///
-    /// - Returns: How many were taken, and the refusal of the next.
+    /// - Returns: How many were accepted, and the refusal of the next.
     func produce(
         _ block: KafkaRecordBlock,
         _ range: Range<Int>,
         number: Int
     ) -> (taken: Int, refusal: rd_kafka_resp_err_t) {
-        // One look-up for all; the client keeps the topic, whose last reference this is not.
+        // One look-up for all; the client also references the topic, so this is not its last
+        // reference.
         guard
             let topic = unsafe withHandle({ unsafe rd_kafka_topic_new($0, block.topic, nil) })
         else { return (0, rd_kafka_last_error()) }
@@ -63,7 +64,7 @@ extension KafkaClient {
 }
 
 extension KafkaClient {
-    /// The same of records with headers, each of which gets a list of its own.
+    /// Produces records with headers, each of which gets a list of its own.
     private func produce(
         _ block: KafkaRecordBlock,
         _ range: Range<Int>,
@@ -99,7 +100,7 @@ extension KafkaClient {
     }
 }
 
-/// An empty key has an address, which tells it from none.
+/// Passes the bytes to `body`; an empty key has an address, which distinguishes it from no key.
 private func withBytes<Result>(
     _ bytes: [UInt8]?,
     _ body: (UnsafeRawPointer?, Int) -> Result

@@ -3,11 +3,11 @@ internal import EventLoop
 internal import Glibc
 internal import Observability
 
-/// Sole owner of one `rd_kafka_t *`, of the one queue on which everything it has to say arrives, and
-/// of the pipe that wakes the loop for it. Confined to its loop, but for the destroying.
+/// Sole owner of one `rd_kafka_t *`, of the queue on which all its events arrive, and of the pipe
+/// that wakes the loop for it. Confined to its loop, except for the destruction.
 ///
-/// librdkafka writes to the pipe only when the queue was empty before, so whoever serves it takes
-/// until nothing comes. A native event lives inside `serveOne` and no longer: one that is alive at
+/// librdkafka writes to the pipe only if the queue was empty before, so the server of the queue
+/// must drain it. A native event lives only inside `serveOne`: one that is alive at
 /// `rd_kafka_destroy` hangs it for ever.
 @safe
 final class KafkaClient: @unchecked Sendable {
@@ -26,10 +26,10 @@ final class KafkaClient: @unchecked Sendable {
     private let log: Log
     private let errors: ErrorCounters
     private let credentials: (name: String, password: String)
-    /// How much a consumer's librdkafka holds ahead of us before it stops fetching; 0 for others.
+    /// The limits at which a consumer's librdkafka stops fetching ahead; 0 for others.
     let queueLimits: (records: Int, bytes: Int)
 
-    /// Starts librdkafka's threads. They connect at once; nothing is asked of a broker yet.
+    /// Starts librdkafka's threads. They connect at once; no request is sent yet.
     init(
         _ kind: Kind,
         _ configuration: KafkaConfiguration,
@@ -73,14 +73,14 @@ final class KafkaClient: @unchecked Sendable {
         errors = ErrorCounters(metrics)
     }
 
-    /// A client that nobody closed: it never subscribed, or its owner went away in mid-flight.
+    /// Destroys a client that was not closed: it never subscribed, or its owner was released early.
     deinit {
         guard !isReleased else { return }
         detach()
         unsafe destroyClient(pointer, consumerClose: false)
     }
 
-    /// Calls back on the loop whenever the queue stops being empty. On the loop only, once.
+    /// Calls back on the loop whenever the queue becomes non-empty. On the loop only, once.
     func start(on loop: EventLoop, _ wake: @escaping () -> Void) throws {
         let pipe = try WakeUpPipe()
         let watch = loop.watch(pipe.readEnd) { _ in
@@ -96,7 +96,7 @@ final class KafkaClient: @unchecked Sendable {
     /// Takes one event off the queue and frees it when `body` returns. Waits at most `milliseconds`
     /// (0 on a loop).
     ///
-    /// - Returns: False when there was none.
+    /// - Returns: False if there was none.
     func serveOne(
         waiting milliseconds: Int32 = 0,
         _ body: (borrowing KafkaEvent) -> Void
@@ -119,21 +119,21 @@ final class KafkaClient: @unchecked Sendable {
         return true
     }
 
-    /// Counts an error that came some other way than as an event of its own.
+    /// Counts an error that did not arrive as an event.
     func count(_ error: KafkaError) { errors.count(error) }
 
-    /// How many events wait.
+    /// The number of waiting events.
     var queueLength: Int {
         guard let queue = unsafe queue else { return 0 }
         return unsafe rd_kafka_queue_length(queue)
     }
 
-    /// Has librdkafka see now that there is room for more, and not up to a second later.
+    /// Makes librdkafka notice now that its queue has room, and not up to a second later.
     ///
-    /// Its threads stop fetching where the queue is at its limits, and 2.0 looks again only when
-    /// something wakes them. To set the credentials, here to what they are, is the one call that
-    /// does; they are used where SASL asks for a name and a password, and nowhere else. Later
-    /// versions have a property for it: `fetch.queue.backoff.ms`.
+    /// Its threads stop fetching when the queue is at its limits, and 2.0 checks again only when
+    /// something wakes them. Setting the credentials, here to their present values, is the one call
+    /// that does; they are used only if SASL asks for a name and a password. Later versions have a
+    /// property for it: `fetch.queue.backoff.ms`.
     func wakeFetching() {
         let error = unsafe rd_kafka_sasl_set_credentials(
             pointer,
@@ -143,8 +143,8 @@ final class KafkaClient: @unchecked Sendable {
         if let error = unsafe error { unsafe rd_kafka_error_destroy(error) }
     }
 
-    /// librdkafka's syslog levels; what it warns of is at most `info` here, since the rooms above
-    /// judge by errors and readiness.
+    /// Writes librdkafka's syslog levels; its warnings are at most `info` here, since the layers
+    /// above decide by errors and readiness.
     private func write(_ line: KafkaEvent.LogLine) {
         let data: LogData = [.detail: .string(line.text), .name: .string(line.facility)]
         if line.level <= 5 {
@@ -159,12 +159,12 @@ final class KafkaClient: @unchecked Sendable {
         try unsafe body(pointer)
     }
 
-    /// The same with the client's queue; `nil` once it is released.
+    /// Calls `body` with the client's queue; `nil` once it is released.
     func withQueue<Result>(_ body: (OpaquePointer?) throws -> Result) rethrows -> Result {
         try unsafe body(queue)
     }
 
-    /// The error that ended the client's life, if one did.
+    /// The fatal error of the client, if there was one.
     var fatalError: KafkaError? {
         var text = [CChar](repeating: 0, count: 256)
         let code = unsafe rd_kafka_fatal_error(pointer, &text, text.count)
@@ -175,9 +175,9 @@ final class KafkaClient: @unchecked Sendable {
 
     // MARK: The end
 
-    /// Lets go of queue and pipe, and destroys the client on a thread of its own, as that may block;
-    /// `done` is called on that thread, when the last of librdkafka's is gone. A member that does
-    /// not leave its group is what a crash looks like to the others.
+    /// Releases queue and pipe, and destroys the client on a thread of its own, as that may block;
+    /// `done` is called on that thread, when librdkafka's resources are gone. To the others, a
+    /// member that does not leave its group looks like a crashed one.
     func destroy(leavingGroup: Bool = true, then done: @escaping @Sendable () -> Void) {
         guard !isReleased else { return done() }
         precondition(!isServing, "an event is alive")
@@ -186,7 +186,7 @@ final class KafkaClient: @unchecked Sendable {
         unsafe destroyClient(pointer, consumerClose: leavingGroup, then: done)
     }
 
-    /// Leaves the client as it is, for the process' end: to destroy it now could block for ever.
+    /// Leaves the client to the process' end: destroying it now could block for ever.
     func abandon() {
         guard !isReleased else { return }
         isReleased = true
@@ -209,7 +209,7 @@ final class KafkaClient: @unchecked Sendable {
     }
 }
 
-/// The last act of a watch, carried to its loop.
+/// Carries a watch to its loop for its end.
 private struct WatchEnd: @unchecked Sendable {
     let watch: DescriptorWatch
     let pipe: WakeUpPipe?
@@ -220,7 +220,7 @@ private struct WatchEnd: @unchecked Sendable {
     }
 }
 
-/// Two ends of a pipe, neither of which blocks. librdkafka writes, the loop reads.
+/// Both ends of a nonblocking pipe. librdkafka writes, the loop reads.
 private final class WakeUpPipe: Sendable {
     let readEnd: Int32
     let writeEnd: Int32
@@ -251,7 +251,7 @@ private final class WakeUpPipe: Sendable {
     }
 }
 
-/// Errors by the name of their code: a closed set, asked for once each.
+/// Counters of errors by the name of their code: a closed set, each looked up once.
 private final class ErrorCounters {
     private let metrics: Metrics?
     private var counters: [String: Counter] = [:]
@@ -268,7 +268,7 @@ private final class ErrorCounters {
     }
 }
 
-/// Destroys on a thread of its own: it joins librdkafka's threads.
+/// Destroys the client on a thread of its own: it joins librdkafka's threads.
 private func destroyClient(
     _ pointer: OpaquePointer,
     consumerClose: Bool,

@@ -6,18 +6,18 @@ extension KafkaConfiguration {
             "KAFKA_BOOTSTRAP_SERVERS",
             takes: "host:port,…",
             shown: "required",
-            "the brokers that are asked first"
+            "bootstrap brokers"
         )
         package static let securityProtocol = Setting<String>(
             "KAFKA_SECURITY_PROTOCOL",
             takes: "a security.protocol of librdkafka's, such as sasl_ssl",
-            "how the brokers are spoken to"
+            "security protocol of the brokers"
         )
         package static let sasl = SettingFamily(
             "KAFKA_SASL_",
             rest: "<PROPERTY>",
             takes: "the value of librdkafka's property sasl.…",
-            "who we are to the brokers; a dot of the property's name is an underscore here"
+            "SASL credentials for the brokers; a dot of the property's name is an underscore here"
         )
         package static let properties = SettingFamily(
             "KAFKA_CONFIG_",
@@ -30,7 +30,7 @@ extension KafkaConfiguration {
             "KAFKA_TOPIC_PREFIX",
             takes: "the beginning of a topic's name",
             default: "",
-            "put before the name of every topic"
+            "prefix of every topic's name"
         )
 
         package static let all: [SettingEntry] = [
@@ -38,18 +38,18 @@ extension KafkaConfiguration {
             topicPrefix.entry,
         ]
 
-        /// `KAFKA_PARTITIONS`, for who creates topics.
+        /// Returns `KAFKA_PARTITIONS`, for services that create topics.
         package static func partitions(atMost most: Int) -> Setting<Int> {
             Setting(
                 "KAFKA_PARTITIONS",
                 in: 1...most,
                 default: 12,
-                "partitions of each topic that is created; more replicas than these stand idle"
+                "partitions of each topic that is created; more replicas than these are idle"
             )
         }
     }
 
-    /// Reads all of `Variable` but the topics' prefix, which is no matter of the connection.
+    /// Reads all of `Variable` except the topics' prefix, which does not concern the connection.
     package init(
         _ reader: ConfigurationReader,
         clientID: String

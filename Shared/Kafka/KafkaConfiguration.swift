@@ -1,13 +1,13 @@
 internal import CRDKafka
 
-/// How a cluster is reached, and what the operator sets beside.
+/// The connection to a cluster, and the operator's properties.
 package struct KafkaConfiguration: Sendable {
     /// `host:port,…`.
     package var bootstrapServers: String
-    /// librdkafka's own properties by name (`security.protocol`, `sasl.password`, …). They win over
-    /// our defaults; those that the promises rest on are refused.
+    /// librdkafka's own properties by name (`security.protocol`, `sasl.password`, …). They override
+    /// our defaults; properties that the promises rely on are refused.
     package var properties: [String: String]
-    /// What the brokers' logs and quotas call this client.
+    /// The name of this client in the brokers' logs and quotas.
     package var clientID: String
 
     package init(
@@ -20,8 +20,8 @@ package struct KafkaConfiguration: Sendable {
         self.clientID = clientID
     }
 
-    /// Offsets are committed only when we say so, partitions move without stopping the others,
-    /// nothing is written twice: not for an operator to change.
+    /// Properties that an operator must not change: offsets are committed only by us, partitions
+    /// move without stopping the others, no record is written twice.
     private static let reserved: Set<String> = [
         "acks", "auto.commit.enable", "bootstrap.servers", "enable.auto.commit",
         "enable.auto.offset.store", "enable.idempotence", "enable.partition.eof", "group.id",
@@ -29,11 +29,11 @@ package struct KafkaConfiguration: Sendable {
         "partition.assignment.strategy", "request.required.acks", "statistics.interval.ms",
     ]
 
-    /// librdkafka's floor for a group's members to survive a busy broker.
+    /// librdkafka's minimum for a group's members to survive a busy broker.
     private static let minimumSessionTimeoutMilliseconds = 6000
 
-    /// Our defaults for one kind of client, then the operator's properties, then what is not theirs
-    /// to set.
+    /// Returns our defaults for one kind of client, then the operator's properties, then the
+    /// reserved ones.
     func settings(
         for kind: KafkaClient.Kind
     ) throws(KafkaError) -> [(name: String, value: String)] {
@@ -59,7 +59,7 @@ package struct KafkaConfiguration: Sendable {
 }
 
 extension KafkaClient.Kind {
-    /// A broker that comes back is seen within a second, and its absence is not logged each time.
+    /// A broker that returns is noticed within a second, and its absence is not logged each time.
     private static let reconnection: [(name: String, value: String)] = [
         ("reconnect.backoff.ms", "100"),
         ("reconnect.backoff.max.ms", "1000"),
@@ -77,23 +77,24 @@ extension KafkaClient.Kind {
                 ("auto.offset.reset", "earliest"),
                 ("auto.commit.interval.ms", "1000"),
                 ("fetch.error.backoff.ms", "100"),
-                // What librdkafka holds ahead of us, for all partitions together. Where either is
-                // reached it stops fetching until `wakeFetching`.
+                // The limits of librdkafka's queue, for all partitions together. At either it stops
+                // fetching until `wakeFetching`.
                 ("queued.min.messages", "100000"),
                 ("queued.max.messages.kbytes", "65536"),
-                // One answer of a broker's, which may exceed what is above; its own default is 50 MB.
+                // One response of a broker, which may exceed these limits; the default is 50 MB.
                 ("fetch.max.bytes", "8388608"),
             ]
         case .producer:
             Self.reconnection + [
                 ("linger.ms", "5"),
-                // A topic made by the way would have the broker's number of partitions, not ours.
+                // An automatically created topic would have the broker's number of partitions, not
+                // ours.
                 ("allow.auto.create.topics", "false"),
-                // The topic's own limit is the one that counts; librdkafka's would come before it.
+                // The topic's own limit must decide; librdkafka's default would precede it.
                 ("message.max.bytes", "4194304"),
                 ("queue.buffering.max.messages", "100000"),
                 ("queue.buffering.max.kbytes", "65536"),
-                // Java's: a key has one partition, whoever writes it.
+                // Java's partitioner: a key has one partition, whatever client writes it.
                 ("partitioner", "murmur2_random"),
             ]
         case .admin: Self.reconnection
@@ -140,17 +141,17 @@ struct ConfigurationHandle: ~Copyable {
         }
     }
 
-    /// Which events the client's queue carries, instead of calling back.
+    /// Sets the events that the client's queue carries, instead of callbacks.
     borrowing func setEvents(_ events: Int32) {
         unsafe rd_kafka_conf_set_events(pointer, events)
     }
 
-    /// For a client whose log nobody reads.
+    /// Discards the log, for a client without a log reader.
     borrowing func discardLog() {
         unsafe rd_kafka_conf_set_log_cb(pointer) { _, _, _, _ in }
     }
 
-    /// `rd_kafka_new` takes the configuration over only where it succeeds.
+    /// Makes a client. `rd_kafka_new` takes the configuration over only if it succeeds.
     consuming func makeClient(_ type: rd_kafka_type_t) throws(KafkaError) -> OpaquePointer {
         var text = [CChar](repeating: 0, count: 512)
         let size = text.count

@@ -2,11 +2,11 @@ internal import CRDKafka
 internal import EventLoop
 internal import Observability
 
-/// Beginning and end of a consumer.
+/// Start and end of a consumer.
 extension KafkaConsumer {
     /// Joins the group and reads until the task is cancelled; returns when the client is gone.
     ///
-    /// - Throws: `KafkaError` when the subscription is refused, or the client failed for good.
+    /// - Throws: `KafkaError` if the subscription is refused, or the client failed for good.
     package func run() async throws {
         guard state == .idle else { throw KafkaError(RD_KAFKA_RESP_ERR__STATE) }
         try begin()
@@ -21,7 +21,7 @@ extension KafkaConsumer {
     }
 
     private func begin() throws {
-        // A missed wake-up, and a group's patience with silent members, are both covered by a tick.
+        // A tick covers a missed wake-up, and keeps the group from expelling a silent member.
         try client.start(on: loop) { [weak self] in self?.assumeIsolated { $0.serve() } }
         ticker = loop.schedule(after: .milliseconds(500), every: .milliseconds(500)) {
             [weak self] in self?.assumeIsolated { $0.serve() }
@@ -69,7 +69,8 @@ extension KafkaConsumer {
         }
     }
 
-    /// From here nothing is handed out, and what was read and not handed out is dropped.
+    /// Begins the stop: nothing more is handed out, and records that were read and not handed out
+    /// are dropped.
     func beginStop() {
         guard state == .running else { return }
         state = .stopping
@@ -83,11 +84,11 @@ extension KafkaConsumer {
         ticker = loop.schedule(after: .milliseconds(5), every: .milliseconds(5)) {
             [weak self] in self?.assumeIsolated { $0.serve() }
         }
-        // Outside the event that may have brought us here.
+        // Outside the event that may have called this.
         loop.execute { self.assumeIsolated { $0.serve() } }
     }
 
-    /// Asks `ConsumerStop` what to do, until it says to wait.
+    /// Runs the steps of `ConsumerStop`, until it says to wait.
     func advanceStop() {
         while state == .stopping {
             let situation = situation()
@@ -124,7 +125,8 @@ extension KafkaConsumer {
         }
     }
 
-    /// The blocking close would hang: its last revocation is answered on this very thread.
+    /// Closes the client. The blocking close would hang: its last revocation is answered on this
+    /// very thread.
     private func closeClient() {
         let error = unsafe client.withHandle { handle in
             unsafe client.withQueue { queue in

@@ -2,17 +2,18 @@ internal import CRDKafka
 internal import EventLoop
 internal import Observability
 
-/// Partitions that the group wants back, while their batches are being finished.
+/// Partitions that the group revokes, while their batches are being finished.
 struct Revocation {
     let partitions: [TopicPartition]
     let id: Int
     let timer: LoopTimer
 }
 
-/// Answers the group's decisions, never before what is finished of the leaving partitions is stored.
-/// Cooperatively, the partitions that stay are read on; with an even assignment all leave first.
+/// Answers rebalances, never before the finished offsets of the leaving partitions are stored.
+/// Cooperatively, the remaining partitions are read meanwhile; with an even assignment all leave
+/// first.
 extension KafkaConsumer {
-    /// Every rebalance is answered, one without partitions too.
+    /// Answers a rebalance; one without partitions needs an answer, too.
     func answer(_ rebalance: KafkaEvent.Rebalance) {
         switch rebalance {
         case .assign(let partitions): assign(partitions)
@@ -87,7 +88,7 @@ extension KafkaConsumer {
         }
     }
 
-    /// Waits no longer for them: the next owner reads again what is not finished.
+    /// Ends the wait for all revocations: the next owner reads unfinished records again.
     func endAllRevocations() {
         for revocation in revocations { endRevocation(revocation.id) }
     }
@@ -99,7 +100,8 @@ extension KafkaConsumer {
         unassign(revocation.partitions)
     }
 
-    /// What was finished is stored already; librdkafka commits it as it lets the partitions go.
+    /// Unassigns partitions. Finished offsets are stored already; librdkafka commits them as it
+    /// releases the partitions.
     private func unassign(_ partitions: [TopicPartition]) {
         // A pause belongs to the client, and could outlive the assignment.
         resume(paused.intersection(partitions))
@@ -108,7 +110,7 @@ extension KafkaConsumer {
                 switch assignment {
                 case .cooperative:
                     unsafe KafkaError(adopting: rd_kafka_incremental_unassign(handle, list))
-                // All that there are: an eager revocation names every partition.
+                // All partitions: an eager revocation names every one.
                 case .even: unsafe KafkaError.of(rd_kafka_assign(handle, nil))
                 }
             }
@@ -122,7 +124,8 @@ extension KafkaConsumer {
         forgetReady(of: Set(partitions))
         revoking.subtract(partitions)
         flowing.subtract(partitions)
-        // All that was in hand may have been theirs, and then nothing else lets the others flow.
+        // All outstanding records may have been from these partitions, and then no other event
+        // resumes the others.
         adjustReading()
     }
 
@@ -133,13 +136,13 @@ extension KafkaConsumer {
         )
     }
 
-    /// What nobody has in hand yet is left to the next owner.
+    /// Leaves records that are not handed out yet to the next owner.
     private func forgetReady(of partitions: Set<TopicPartition>) {
         ready.removeAll(of: partitions)
     }
 
-    /// Stores positions for librdkafka to commit. One that is refused belongs to a partition that
-    /// left in this moment; its next owner reads from what was committed.
+    /// Stores positions for librdkafka to commit. A refused one belongs to a partition that has
+    /// just left; its next owner reads from the committed offset.
     func store(_ positions: [OffsetTracker.Position]) {
         guard !positions.isEmpty else { return }
         unsafe client.withHandle { handle in

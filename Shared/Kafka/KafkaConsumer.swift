@@ -4,20 +4,20 @@ package import Observability
 
 /// Reads Kafka topics as a member of a consumer group, and hands the records out in batches.
 ///
-/// Authority: the one place that knows which partitions are ours, what was handed out, and what may
-/// be committed. An offset is stored only when everything below it in its partition is finished;
-/// librdkafka commits what is stored each second, at a revocation and at the end.
+/// Authority: only this actor tracks the assigned partitions, the outstanding batches, and the
+/// offsets to commit. An offset is stored only when everything below it in its partition is
+/// finished; librdkafka commits stored offsets each second, at a revocation and at the end.
 ///
-/// States: idle → running → stopping → destroying → ended. Records wait in `ready` until somebody
-/// calls `next`; when they and those in somebody's hands reach `maximumOutstanding` or
-/// `maximumOutstandingBytes`, nothing more is taken until it is half of that, and where that lasts
-/// all partitions pause. A revoked partition is given up when its batches are finished, at the latest
-/// after `drainLimit`; what was not finished then is read again by its next owner. With an `even`
-/// assignment each change of the group revokes all partitions first.
+/// States: idle → running → stopping → destroying → ended. Records wait in `ready` until a caller
+/// of `next`; when they and the outstanding ones reach `maximumOutstanding` or
+/// `maximumOutstandingBytes`, nothing more is taken until it is half of that, and if that lasts all
+/// partitions pause. A revoked partition is given up when its batches are finished, at the latest
+/// after `drainLimit`; records that are unfinished then are read again by its next owner. With an
+/// `even` assignment each change of the group revokes all partitions first.
 ///
-/// Shutdown: cancelling `run` hands nothing more out (`next` gives `nil`), waits for what is
-/// outstanding, leaves the group and destroys the client, in the order of `ConsumerStop`, which ends
-/// in bounded time whatever the broker does.
+/// Shutdown: cancelling `run` hands nothing more out (`next` returns `nil`), waits for outstanding
+/// batches, leaves the group and destroys the client, in the order of `ConsumerStop`, which ends in
+/// bounded time whatever the broker does.
 package actor KafkaConsumer {
     nonisolated let loop: EventLoop
     package nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -36,31 +36,34 @@ package actor KafkaConsumer {
 
     var state = State.idle
     var tracker = OffsetTracker()
-    /// Read, and not handed out yet.
+    /// The records that were read and not handed out yet.
     var ready: ReadyRecords
-    private(set) var holdBack: HoldBack
+    private(set) var holdBack: ConsumerBackpressure
     private var fetchPrompt: FetchPrompt
-    /// How often librdkafka was asked to look whether it may fetch.
+    /// How often librdkafka was made to fetch again.
     private(set) var fetchPrompts = 0
-    /// Paused by us. Only these may be resumed: in 2.0.2 resuming another makes its fetching stale.
+    /// Partitions that we paused. Only these may be resumed: in 2.0.2 resuming another makes its
+    /// fetching stale.
     var paused: Set<TopicPartition> = []
-    /// Something came of them since they are ours. Only these may be paused: one whose first fetch
-    /// is being prepared would not begin.
+    /// Partitions with a record since their assignment. Only these may be paused: one whose first
+    /// fetch is being prepared would not begin.
     var flowing: Set<TopicPartition> = []
     private var lastTopic = TopicName()
     var isServeScheduled = false
     var revocations: [Revocation] = []
-    /// Being given up: what still arrives of them is not ours to hand out.
+    /// Partitions that are being given up: records that still arrive from them must not be handed
+    /// out.
     var revoking: Set<TopicPartition> = []
     var hasJoined = false
-    /// The group's members use another protocol, so the broker rejects ours until they have left.
+    /// Whether the group's members use another protocol, so that the broker rejects ours until they
+    /// have left.
     var isRejected = false
-    /// Asks the group once more.
+    /// The timer that asks the group once more.
     var rejoin: LoopTimer?
     static let rejoinPause: Duration = .seconds(2)
     var isBrokerUp = true
     var failure: KafkaError?
-    /// The last error that was no partition's.
+    /// The last error that did not concern a partition.
     private var lastError: KafkaError?
     var stop = ConsumerStop()
     var stopStart: ContinuousClock.Instant?
@@ -73,18 +76,18 @@ package actor KafkaConsumer {
     private var lag: [String: Gauge] = [:]
     private let queueGauge: Gauge?
 
-    /// Events taken in one go before the loop's others get their turn.
+    /// The events taken at once before the loop's other work gets its turn.
     private static let eventsPerServe = 1000
-    /// How long a revocation may wait for the batches in somebody's hands.
+    /// How long a revocation may wait for outstanding batches.
     static let drainLimit: Duration = .seconds(10)
 
-    /// Starts librdkafka's threads; the group is joined by `run`. Topics that are not there yet are
-    /// read when they appear. `maximumBatch` is the most that `next` gives at once;
-    /// `maximumOutstanding` counts records read and not finished, `maximumOutstandingBytes` their
-    /// keys, values and headers; either pauses reading, and what is in hand exceeds the latter by one
-    /// record at most. As much again (64 MiB) librdkafka holds ahead.
+    /// Starts librdkafka's threads; `run` joins the group. Missing topics are read when they
+    /// appear. `maximumBatch` is the most that `next` returns at once; `maximumOutstanding` counts
+    /// records read and not finished, `maximumOutstandingBytes` their keys, values and headers;
+    /// either pauses reading, and the outstanding bytes exceed the latter by one record at most.
+    /// librdkafka holds as much again (64 MiB) ahead.
     ///
-    /// - Throws: `KafkaError` when the configuration cannot be used, naming the property.
+    /// - Throws: `KafkaError` if the configuration is invalid, naming the property.
     package init(
         _ configuration: KafkaConfiguration,
         group: String,
@@ -104,7 +107,7 @@ package actor KafkaConsumer {
         self.topics = topics
         self.assignment = assignment
         self.maximumBatch = maximumBatch
-        holdBack = HoldBack(
+        holdBack = ConsumerBackpressure(
             maximumRecords: maximumOutstanding,
             maximumBytes: maximumOutstandingBytes
         )
@@ -128,7 +131,7 @@ package actor KafkaConsumer {
         ])
     }
 
-    /// `nil` when records can flow; else what is in the way. From any thread.
+    /// Returns `nil` while records can flow; else the reason. Thread-safe.
     package nonisolated func notReadyReason() -> String? { availability.reason }
 
     // MARK: Handing out
@@ -136,7 +139,7 @@ package actor KafkaConsumer {
     /// Waits for records. Several batches may be outstanding at once.
     ///
     /// - Returns: `nil` once the consumer is stopping, and to a cancelled task.
-    /// - Throws: `KafkaError` when the consumer failed for good.
+    /// - Throws: `KafkaError` if the consumer failed for good.
     package func next() async throws -> KafkaBatch? {
         if let failure { throw failure }
         guard state == .idle || state == .running, !Task.isCancelled else { return nil }
@@ -158,15 +161,15 @@ package actor KafkaConsumer {
                 adjustReading()
             }
         } onCancel: {
-            loop.execute { self.assumeIsolated { $0.giveUpWaiting(id) } }
+            loop.execute { self.assumeIsolated { $0.cancelWait(id) } }
         }
     }
 
-    /// Everything in the batch is durable: it need not be read again. In any order; a second time,
-    /// or for a partition that has gone meanwhile, changes nothing.
+    /// Finishes a batch: all its records are durable, and need not be read again. In any order; a
+    /// second call, or one for a partition that has gone meanwhile, changes nothing.
     package func finished(_ batch: KafkaBatch) {
         let positions = tracker.finish(batch.id)
-        // After the stop there is no client left to store anything with.
+        // After the stop there is no client to store offsets with.
         guard state == .running || state == .stopping else { return }
         store(positions)
         if !revocations.isEmpty { settleRevocations() }
@@ -176,7 +179,7 @@ package actor KafkaConsumer {
 
     var hasWaiters: Bool { !waiters.isEmpty }
 
-    private func giveUpWaiting(_ id: Int) {
+    private func cancelWait(_ id: Int) {
         guard let index = waiters.firstIndex(where: { $0.id == id }) else { return }
         waiters.remove(at: index).continuation.resume(returning: nil)
     }
@@ -198,7 +201,7 @@ package actor KafkaConsumer {
         }
     }
 
-    /// Wakes everybody who waits: there will be no more.
+    /// Wakes all waiting callers: there will be no more batches.
     func dismissWaiters() {
         let dismissed = waiters
         waiters.removeAll()
@@ -213,12 +216,12 @@ package actor KafkaConsumer {
 
     // MARK: Serving the queue
 
-    /// Takes events until nothing comes, enough is in hand, or the budget is spent; then goes on in
-    /// the next turn.
+    /// Takes events until there are none, enough records are outstanding, or the budget is spent;
+    /// then continues in the next turn.
     func serve() {
         guard state == .running || state == .stopping else { return }
         var budget = Self.eventsPerServe
-        // What a record costs is spent here: it goes through locals, and is looked at with others.
+        // The hot path of each record: it uses locals, and records are processed together.
         var arrived: [KafkaRecord] = []
         var arrivedBytes = 0
         var takenBytes = 0
@@ -240,7 +243,8 @@ package actor KafkaConsumer {
             })
         {
             budget -= 1
-            // Held back, whatever comes is of a partition that is not paused yet: at once, it is.
+            // While held back, every record is of a partition that is not paused yet: it is paused
+            // at once.
             if arrived.count >= maximumBatch || holdBack.isHeldBack { accept(&arrived) }
             if arrived.isEmpty {
                 takenBytes += arrivedBytes
@@ -290,8 +294,8 @@ package actor KafkaConsumer {
         }
     }
 
-    /// What arrives while stopping, or of a partition that is being given up, is left for whoever
-    /// reads it next.
+    /// Accepts records. During a stop, or from a partition that is being given up, they are dropped
+    /// for the partition's next owner.
     private func accept(_ records: inout [KafkaRecord]) {
         guard state == .running else { return records.removeAll() }
         var unwanted: Set<TopicPartition> = []
@@ -339,14 +343,15 @@ package actor KafkaConsumer {
         }
     }
 
-    /// Members of the version before read all partitions until the last of them has left. Until then this
-    /// replica is a standby, and ready: otherwise a rolling upgrade would stop here.
+    /// Waits while members of the previous version read all partitions, until the last of them has
+    /// left. Until then this replica is a standby, and ready: otherwise a rolling upgrade would
+    /// stop here.
     private func waitForOtherProtocol() {
         availability.set(.assignment, nil)
         scheduleRejoin()
         guard !isRejected else { return }
         isRejected = true
-        // They are of the version before, or of another service with the same KAFKA_GROUP_ID.
+        // They are of the previous version, or of another service with the same KAFKA_GROUP_ID.
         log.warning(
             "members of the group use another protocol; this replica reads once they have left",
             [.kafkaGroup: .string(group)]
@@ -365,7 +370,7 @@ package actor KafkaConsumer {
         availability.set(.broker, isBrokerUp ? nil : because("reaches no broker"))
     }
 
-    /// What is in the way, with what librdkafka last said of it.
+    /// Returns the reason, with librdkafka's last error.
     private func because(_ problem: String) -> String {
         "consumer \(group) \(problem)" + (lastError.map { ": \($0)" } ?? "")
     }
@@ -384,11 +389,11 @@ package actor KafkaConsumer {
         return gauge
     }
 
-    // MARK: Holding back
+    // MARK: Backpressure
 
     private var outstanding: Int { ready.count + tracker.outstandingRecords }
     private var outstandingBytes: Int { ready.bytes + tracker.outstandingBytes }
-    /// How many records, and how many bytes of them, may be taken now.
+    /// The records and bytes that may be taken now.
     private var room: (records: Int, bytes: Int) {
         if holdBack.isHeldBack || state == .stopping { return (.max, .max) }
         return (
@@ -396,7 +401,7 @@ package actor KafkaConsumer {
         )
     }
 
-    /// To be called whenever what is in hand became more or less.
+    /// Adjusts the reading; call it whenever the outstanding amount changes.
     func adjustReading() {
         guard state == .running else { return }
         switch holdBack.inHand(records: outstanding, bytes: outstandingBytes, at: .now) {
@@ -404,7 +409,7 @@ package actor KafkaConsumer {
         case .pause: pause(flowing)
         case .readOn: resume(paused)
         }
-        // What waits in the queue was announced long ago.
+        // The waiting events were announced long ago.
         serveSoon()
     }
 

@@ -1,16 +1,16 @@
 internal import CRDKafka
 
-/// An error of librdkafka's, or of the broker's, by its code.
+/// An error of librdkafka or of the broker, by its code.
 package struct KafkaError: Error, Sendable, Equatable {
     /// librdkafka's `rd_kafka_resp_err_t`: negative ones are its own, positive ones the broker's.
     package let code: Int32
     /// The code's constant name without its prefix: `_MSG_TIMED_OUT`, `NOT_ENOUGH_REPLICAS`.
     package let name: String
-    /// The client cannot go on: it must be closed and made again.
+    /// Whether the client is unusable: it must be closed and made again.
     package let isFatal: Bool
-    /// What the code means, in librdkafka's words; of a property, which one and why.
+    /// The meaning of the code, in librdkafka's words; for a property, its name and the reason.
     package let explanation: String
-    /// More than the code says: hosts, properties. Not part of `description`.
+    /// Further details: hosts, properties. Not part of `description`.
     package let detail: String
 
     init(
@@ -26,7 +26,7 @@ package struct KafkaError: Error, Sendable, Equatable {
         self.explanation = unsafe explanation ?? String(cString: rd_kafka_err2str(code))
     }
 
-    /// Copies an error object and frees it; `nil` where there is none, which means success.
+    /// Copies an error object and frees it; `nil` if there is none, which means success.
     init?(adopting error: OpaquePointer?) {
         guard let error = unsafe error else { return nil }
         defer { unsafe rd_kafka_error_destroy(error) }
@@ -37,7 +37,7 @@ package struct KafkaError: Error, Sendable, Equatable {
         )
     }
 
-    /// A property that cannot be used, by name; its value may be secret and stays out.
+    /// Makes the error of an invalid property, by name; its value may be secret and stays out.
     static func property(_ name: String, _ problem: String) -> KafkaError {
         KafkaError(
             RD_KAFKA_RESP_ERR__INVALID_ARG,
@@ -46,7 +46,7 @@ package struct KafkaError: Error, Sendable, Equatable {
         )
     }
 
-    /// The error of a code; `nil` for success.
+    /// Returns the error of a code; `nil` for success.
     static func of(_ code: rd_kafka_resp_err_t) -> KafkaError? {
         code == RD_KAFKA_RESP_ERR_NO_ERROR ? nil : KafkaError(code)
     }
@@ -54,7 +54,7 @@ package struct KafkaError: Error, Sendable, Equatable {
     static var closed: KafkaError { KafkaError(RD_KAFKA_RESP_ERR__DESTROY) }
     static var timedOut: KafkaError { KafkaError(RD_KAFKA_RESP_ERR__TIMED_OUT) }
 
-    /// The same call may succeed later, without anyone changing it.
+    /// Whether the same call may succeed later, without a change.
     package var isRetryable: Bool {
         if isFatal { return false }
         switch rd_kafka_resp_err_t(code) {
@@ -82,13 +82,13 @@ package struct KafkaError: Error, Sendable, Equatable {
         }
     }
 
-    /// The record is larger than the topic takes: the same record never goes through.
+    /// Whether the record is larger than the topic allows: it can never be written.
     package var isTooLarge: Bool {
         [RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE]
             .contains(rd_kafka_resp_err_t(code))
     }
 
-    /// A closed set: the names of librdkafka's codes.
+    /// A label from a closed set: the names of librdkafka's codes.
     package var metricLabel: String { name }
 }
 

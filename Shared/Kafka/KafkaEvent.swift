@@ -1,7 +1,7 @@
 internal import CRDKafka
 internal import Glibc
 
-/// One event of librdkafka's, borrowed: whatever is kept of it is copied out.
+/// A borrowed event of librdkafka: data that must outlive it is copied.
 @safe
 struct KafkaEvent: ~Copyable {
     struct LogLine {
@@ -35,7 +35,8 @@ struct KafkaEvent: ~Copyable {
         kind = unsafe Self.kind(of: pointer)
     }
 
-    /// For answers that only one caller knows; the pointer must not outlive `body`.
+    /// Passes the native event to `body`, for answers that only one caller understands; the pointer
+    /// must not outlive `body`.
     func withNative<Result>(_ body: (OpaquePointer) -> Result) -> Result {
         unsafe body(pointer)
     }
@@ -63,7 +64,7 @@ struct KafkaEvent: ~Copyable {
         )
     }
 
-    /// A commit with nothing to commit is not a failed one.
+    /// Returns the error of a commit. A commit with nothing to commit has not failed.
     private static func commitError(of pointer: OpaquePointer) -> KafkaError? {
         let code = unsafe rd_kafka_event_error(pointer)
         if code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR__NO_OFFSET {
@@ -111,13 +112,13 @@ struct KafkaEvent: ~Copyable {
         return unsafe Array(String(cString: text).utf8)
     }
 
-    /// Copies out what was fetched: records go to `record`, what went wrong to `failure`.
+    /// Copies the fetched records: records go to `record`, errors to `failure`.
     func forEachRecord(
         _ lastTopic: inout TopicName,
         _ record: (consuming KafkaRecord) -> Void,
         failure: (KafkaError, TopicPartition) -> Void
     ) {
-        // Asked for, since most often it is one, and to see that no more comes takes time.
+        // By the count, as it is usually one, and testing for a further one takes time.
         for _ in 0..<(unsafe rd_kafka_event_message_count(pointer)) {
             guard let message = unsafe rd_kafka_event_message_next(pointer) else { return }
             let topic = unsafe lastTopic.copy(rd_kafka_topic_name(message.pointee.rkt))
@@ -143,7 +144,8 @@ struct KafkaEvent: ~Copyable {
         }
     }
 
-    /// The delivery reports: the number that the record was produced with, and its error if any.
+    /// Calls `body` with each delivery report: the number that the record was produced with, and
+    /// its error if any.
     func forEachDelivery(_ body: (Int, KafkaError?) -> Void) {
         while let message = unsafe rd_kafka_event_message_next(pointer) {
             let number = unsafe Int(bitPattern: message.pointee._private)
@@ -153,8 +155,8 @@ struct KafkaEvent: ~Copyable {
     }
 }
 
-/// The name of the Kafka topic of the record before, which most often is that of the next as well:
-/// all of a topic's records then share one string.
+/// The Kafka topic name of the previous record, which usually is that of the next as well: all
+/// records of a topic then share one string.
 struct TopicName {
     private var last = ""
 
@@ -165,7 +167,7 @@ struct TopicName {
     }
 }
 
-/// `nil` stays `nil`; an empty key or value has an address.
+/// Copies bytes. `nil` stays `nil`; an empty key or value has an address.
 private func copyBytes(_ start: UnsafeMutableRawPointer?, _ count: Int) -> [UInt8]? {
     guard let start = unsafe start else { return nil }
     return unsafe Array(UnsafeRawBufferPointer(start: start, count: count))
@@ -193,7 +195,7 @@ private func copyHeaders(of message: UnsafePointer<rd_kafka_message_t>) -> [Kafk
     return headers
 }
 
-/// Partitions as librdkafka's list, for the time of one call.
+/// Partitions as librdkafka's list, for the duration of one call.
 enum PartitionList {
     static func copy(
         _ list: UnsafeMutablePointer<rd_kafka_topic_partition_list_t>?

@@ -4,16 +4,16 @@ package import Observability
 
 /// Writes records to Kafka, each acknowledged by all in-sync replicas, none twice by a retry.
 ///
-/// Authority: what was handed to librdkafka and is not answered. A `send` suspends until every one
-/// of its records is acknowledged or has failed. At most `maximumOutstanding` records are with
-/// librdkafka; whoever comes beyond that waits in line, in order.
+/// Authority: the records with librdkafka that are not acknowledged. A `send` suspends until every
+/// one of its records is acknowledged or has failed. At most `maximumOutstanding` records are with
+/// librdkafka; further ones wait in line, in order.
 ///
-/// States: open → closing → closed. A record that no broker takes fails after `deliveryTimeout` with
-/// a retryable error.
+/// States: open → closing → closed. A record that no broker accepts fails after `deliveryTimeout`
+/// with a retryable error.
 ///
-/// Shutdown: `close` takes no more, waits for the answers that are due, at most `limit`, then fails
-/// the rest as retryable. Whether such a record was written is not known; to send it again is safe
-/// where the reader knows it by an id.
+/// Shutdown: `close` takes no more, waits for the outstanding acknowledgements, at most `limit`,
+/// then fails the rest as retryable. Whether such a record was written is not known; sending it
+/// again is safe if the reader deduplicates it by an id.
 package actor KafkaProducer {
     nonisolated let loop: EventLoop
     package nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -39,14 +39,14 @@ package actor KafkaProducer {
         /// `nil` once librdkafka has copies of all.
         private(set) var records: Records?
         let count: Int
-        /// Whoever waits, once he does.
+        /// The caller's continuation, once it waits.
         var continuation: CheckedContinuation<[Int: KafkaError], Never>?
-        /// Of those that have failed.
+        /// The errors of the failed records.
         var errors: [Int: KafkaError] = [:]
         var isAnswered: [Bool]
-        /// How many librdkafka was asked to take.
+        /// How many records librdkafka was asked to accept.
         var produced = 0
-        /// How many it took and did not answer.
+        /// How many it accepted and has not acknowledged.
         var unanswered = 0
 
         init(_ records: consuming Records) {
@@ -57,7 +57,7 @@ package actor KafkaProducer {
 
         var isOver: Bool { produced == count && unanswered == 0 }
 
-        /// What waits for its acknowledgement need not be held twice.
+        /// Releases the records: those that wait for an acknowledgement need not be held twice.
         func letGoOfRecords() { records = nil }
     }
 
@@ -69,7 +69,7 @@ package actor KafkaProducer {
     private var state = State.idle
     private var sendings: [Int: Sending] = [:]
     private var nextSending = 0
-    /// Not handed to librdkafka whole; the first goes first.
+    /// The sends that are not completely with librdkafka, first in, first out.
     private var line: [Int] = []
     private var outstanding = 0
     private var isServeScheduled = false
@@ -92,7 +92,7 @@ package actor KafkaProducer {
     /// with librdkafka, which a stop must wait for; `deliveryTimeout` is how long one may wait for
     /// its acknowledgement, at least 1 s.
     ///
-    /// - Throws: `KafkaError` when the configuration cannot be used, naming the property.
+    /// - Throws: `KafkaError` if the configuration is invalid, naming the property.
     package init(
         _ configuration: KafkaConfiguration,
         maximumOutstanding: Int = 20_000,
@@ -119,29 +119,29 @@ package actor KafkaProducer {
         self.metrics = metrics
     }
 
-    /// `nil` when a broker can be talked to; else what is in the way. From any thread.
+    /// Returns `nil` while a broker is reachable; else the reason. Thread-safe.
     package nonisolated func notReadyReason() -> String? { availability.reason }
 
-    /// Records with librdkafka, not answered.
+    /// The records with librdkafka that are not acknowledged.
     package var outstandingRecords: Int { outstanding }
 
     // MARK: Sending
 
     /// Writes records, and waits until each is acknowledged or has failed. Cancelling the task does
-    /// not shorten that: what is on its way has an outcome.
+    /// not shorten that: a record in flight has an outcome.
     ///
-    /// - Returns: As many as there are records, by index: `nil` for one that is written. One that is
-    ///   not may be sent again when its error `isRetryable`.
-    /// - Throws: `KafkaError` when the producer is closed or failed for good; nothing was written.
+    /// - Returns: As many as there are records, by index: `nil` for a written one. Another may be
+    ///   sent again if its error `isRetryable`.
+    /// - Throws: `KafkaError` if the producer is closed or failed for good; nothing was written.
     package func send(_ records: [KafkaOutgoing]) async throws -> [KafkaError?] {
         let errors = try await send(Sending(.single(records)))
         return records.indices.map { errors[$0] }
     }
 
-    /// The same of many records of one topic, for less.
+    /// Writes many records of one topic, at a lower cost.
     ///
-    /// - Returns: The errors of those that are not written, by index.
-    /// - Throws: `KafkaError` when the producer is closed or failed for good; nothing was written.
+    /// - Returns: The errors of the records that are not written, by index.
+    /// - Throws: `KafkaError` if the producer is closed or failed for good; nothing was written.
     package func send(_ block: consuming KafkaRecordBlock) async throws -> [Int: KafkaError] {
         try await send(Sending(.block(block)))
     }
@@ -162,7 +162,7 @@ package actor KafkaProducer {
 
     /// Serves until the task is cancelled, then closes.
     ///
-    /// - Throws: `KafkaError` when the producer failed for good, and must be made again.
+    /// - Throws: `KafkaError` if the producer failed for good, and must be made again.
     package func run(closingWithin limit: Duration = .seconds(10)) async throws {
         try open()
         await withTaskCancellationHandler {
@@ -175,7 +175,7 @@ package actor KafkaProducer {
         if let failure { throw failure }
     }
 
-    /// Takes no more, waits for what is on its way, at most `limit`, and destroys the client.
+    /// Takes no more records, waits for those in flight, at most `limit`, and destroys the client.
     package func close(within limit: Duration = .seconds(10)) async {
         await withCheckedContinuation { continuation in
             if state == .closed { return continuation.resume() }
@@ -198,7 +198,7 @@ package actor KafkaProducer {
         serve()
     }
 
-    /// Hands over what there is room for, first come first served.
+    /// Produces waiting records while there is room, first come, first served.
     private func feed() {
         var done = 0
         for id in line {
@@ -213,7 +213,7 @@ package actor KafkaProducer {
         queueGauge?.set(outstanding)
     }
 
-    /// - Returns: False where there is no room for the rest.
+    /// - Returns: False if there is no room for the rest.
     private func feed(_ sending: Sending, _ id: Int) -> Bool {
         while sending.produced < sending.count, let records = sending.records {
             guard outstanding < maximumOutstanding else { return false }
@@ -238,7 +238,7 @@ package actor KafkaProducer {
             switch refusal {
             case RD_KAFKA_RESP_ERR_NO_ERROR: break
             case RD_KAFKA_RESP_ERR__QUEUE_FULL where outstanding > 0:
-                // By bytes, before the count is reached: an answer will make room.
+                // Full by bytes, before the count is reached: an acknowledgement will make room.
                 return false
             default:
                 failed?.add()
@@ -256,10 +256,10 @@ package actor KafkaProducer {
         sending.continuation?.resume(returning: sending.errors)
     }
 
-    /// What librdkafka carries, as a pointer, hence above 0.
+    /// Returns the number that librdkafka carries as a pointer, hence above 0.
     private func number(of index: Int, in sending: Int) -> Int { sending << 32 | (index + 1) }
 
-    // MARK: Answers
+    // MARK: Acknowledgements
 
     private func serve() {
         guard state == .open || state == .closing else { return }
@@ -303,7 +303,7 @@ package actor KafkaProducer {
         }
     }
 
-    /// Of one record after the other, which most often are of one `send`.
+    /// Notes the delivery reports, which mostly are of one `send`.
     private func answer(_ event: borrowing KafkaEvent) {
         var last: (id: Int, sending: Sending)?
         var good = 0
@@ -334,7 +334,7 @@ package actor KafkaProducer {
         sending.errors[index] = error
     }
 
-    /// As if a broker had answered for a record of the first `send`.
+    /// Simulates a broker's acknowledgement for a record of the first `send`.
     func acknowledge(_ index: Int) {
         if let sending = sendings[0] { answer(index, nil, of: sending) }
     }
@@ -358,14 +358,14 @@ package actor KafkaProducer {
 
     // MARK: The end
 
-    /// While the process stops, others wait for answers before this producer is closed. A broker that
-    /// has not answered since the stop began will not make them wait for all of the grace period:
-    /// their records fail as retryable, and they release what they could not write.
+    /// Gives up early while the process stops, as other parts wait for acknowledgements before this
+    /// producer is closed. A broker that has been silent since the stop began must not use up the
+    /// grace period: their records fail as retryable, and they release those that were not written.
     private func giveUpWhileStopping() {
         let clock = loop.stopClock
         guard state == .open, outstanding > 0, clock.hasPassed(share: 1.0 / 3) else { return }
         let silence = answeredAt.map { .now - $0 } ?? .seconds(3600)
-        // As much as a broker may be late; a stop that is shorter gets less.
+        // The usual delay of a broker; a shorter stop allows less.
         guard silence >= clock.limit(.seconds(3), share: 0.5) else { return }
         beginClose(within: .zero)
     }
@@ -385,11 +385,11 @@ package actor KafkaProducer {
         failLine()
         deadline = loop.schedule(after: limit) { [weak self] in self?.assumeIsolated { $0.purge() }
         }
-        // Outside the event that may have brought us here.
+        // Outside the event that may have called this.
         loop.execute { self.assumeIsolated { $0.serve() } }
     }
 
-    /// What librdkafka was not given, it does not get any more.
+    /// Fails the records that librdkafka was not given.
     private func failLine() {
         for id in line {
             guard let sending = sendings[id] else { continue }
@@ -404,7 +404,7 @@ package actor KafkaProducer {
         line.removeAll()
     }
 
-    /// The time is over: librdkafka answers the rest with an error, soon.
+    /// Purges after the time limit: librdkafka fails the rest soon.
     private func purge() {
         guard state == .closing, !isPurged else { return }
         isPurged = true
@@ -415,7 +415,7 @@ package actor KafkaProducer {
                 RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT
             )
         }
-        // A purge that is not answered either would be librdkafka's mistake; it must not hold us.
+        // A purge without an answer would be librdkafka's mistake; it must not hang us.
         let patience = loop.stopClock.limit(.seconds(2), share: 1.0 / 3)
         deadline = loop.schedule(after: patience) { [weak self] in
             self?.assumeIsolated { $0.answerAllUnanswered() }
@@ -423,7 +423,8 @@ package actor KafkaProducer {
         serve()
     }
 
-    /// A record that was acknowledged before stays so, whatever becomes of its `send`.
+    /// Fails all unacknowledged records; an acknowledged one stays so, whatever happens to its
+    /// `send`.
     func answerAllUnanswered() {
         guard state == .closing else { return }
         let rest = sendings.values

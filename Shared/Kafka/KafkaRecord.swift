@@ -13,12 +13,12 @@ package struct KafkaHeader: Sendable, Hashable {
     }
 }
 
-/// One record as it was read: a copy, so nothing of librdkafka's stays alive behind it.
+/// One record that was read: a copy, so no memory of librdkafka is retained.
 package struct KafkaRecord: Sendable, Equatable {
     package var topic: String
     package var partition: Int32
     package var offset: Int64
-    /// Milliseconds since 1970 in UTC, as the writer or the broker set it; -1 where neither did.
+    /// Milliseconds since 1970 in UTC, as the writer or the broker set it; -1 if neither did.
     package var timestampMilliseconds: Int64
     package var key: [UInt8]?
     /// `nil` is a tombstone, which is not the same as an empty value.
@@ -70,23 +70,23 @@ package struct KafkaOutgoing: Sendable, Equatable {
     }
 }
 
-/// Records to be written to one Kafka topic, all with the same headers, in one block of memory: none of
-/// them is an object of its own.
+/// Records for one Kafka topic, all with the same headers, in one block of memory: no record is an
+/// object of its own.
 package struct KafkaRecordBlock: Sendable, Equatable {
     private struct Place: Equatable {
-        /// Into `bytes`; the value follows the key.
+        /// The offset in `bytes`; the value follows the key.
         var start: Int
         var valueStart: Int
         var end: Int
     }
 
     package let topic: String
-    /// Of each record.
+    /// The headers of each record.
     package let headers: [KafkaHeader]
     private var bytes: [UInt8] = []
     private var places: [Place] = []
 
-    /// `count` and `sizeBytes` are how much there will be, about.
+    /// Makes an empty block; `count` and `sizeBytes` are estimates of the total.
     package init(
         topic: String,
         headers: [KafkaHeader] = [],
@@ -101,10 +101,10 @@ package struct KafkaRecordBlock: Sendable, Equatable {
 
     package var count: Int { places.count }
     package var isEmpty: Bool { places.isEmpty }
-    /// Of all keys and values.
+    /// The size of all keys and values.
     package var sizeBytes: Int { bytes.count }
 
-    /// One record; `write` appends its value to the bytes that it is given.
+    /// Appends one record; `write` appends its value to the given bytes.
     package mutating func append(key: String, _ write: (inout [UInt8]) -> Void) {
         let start = bytes.count
         bytes.append(contentsOf: key.utf8)
@@ -113,7 +113,7 @@ package struct KafkaRecordBlock: Sendable, Equatable {
         places.append(Place(start: start, valueStart: valueStart, end: bytes.count))
     }
 
-    /// Those at the indices, in that order.
+    /// Returns the records at the indices, in that order.
     package func only(_ indices: some Sequence<Int>) -> KafkaRecordBlock {
         var block = KafkaRecordBlock(topic: topic, headers: headers)
         for index in indices {
@@ -131,7 +131,7 @@ package struct KafkaRecordBlock: Sendable, Equatable {
         return block
     }
 
-    /// Key and value of one record, for the time of the call.
+    /// Passes key and value of one record to `body`, for the duration of the call.
     func withRecord<Result>(
         _ index: Int,
         _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Result
@@ -149,7 +149,7 @@ package struct KafkaRecordBlock: Sendable, Equatable {
 extension KafkaRecord {
     var topicPartition: TopicPartition { TopicPartition(topic: topic, partition: partition) }
 
-    /// What it holds in memory of its own: key, value and headers.
+    /// The memory of its key, value and headers.
     var sizeBytes: Int {
         var size = (key?.count ?? 0) + (value?.count ?? 0)
         for header in headers { size += header.name.utf8.count + header.value.count }
@@ -162,8 +162,8 @@ extension [KafkaRecord] {
 
     func partition(at index: Int) -> TopicPartition { self[index].topicPartition }
 
-    /// One above the last record of those of one partition that begin at `start`. By index: no
-    /// record is copied for a look at it.
+    /// Returns one above the last record of the run of one partition that begins at `start`. By
+    /// index, so that no record is copied.
     func endOfRun(from start: Int) -> Int {
         var end = start + 1
         while end < count, self[end].partition == self[start].partition,
@@ -175,11 +175,11 @@ extension [KafkaRecord] {
     }
 }
 
-/// Records handed out together; within a partition in the order of their offsets. Give it back with
+/// Records handed out together; within a partition in the order of their offsets. Pass it to
 /// `KafkaConsumer.finished` when everything in it is durable: until then none of it is committed.
 package struct KafkaBatch: Sendable {
     package let records: [KafkaRecord]
-    /// Known to the consumer that handed it out, and to no other.
+    /// The number that only the consumer of the batch knows.
     let id: Int
 }
 

@@ -1,16 +1,17 @@
 internal import JSON
 internal import Observability
 
-/// What we read of librdkafka's statistics.
+/// The values used from librdkafka's statistics.
 struct KafkaStatistics: Equatable {
-    /// Some broker can be talked to.
+    /// Whether some broker is reachable.
     var isBrokerUp = false
-    /// What the brokers said of the partitions that are or were read.
+    /// The brokers' values of the partitions that are or were read.
     var partitions: [TopicPartition: Partition] = [:]
-    /// How records were produced since the statistics before, by topic.
+    /// The produced batches since the previous statistics, by topic.
     var batches: [String: Batches] = [:]
 
-    /// Of a producer, which asks the broker for each batch by itself: all are of one partition.
+    /// Batches of a producer. It sends each batch in a request of its own, so all its records are
+    /// of one partition.
     struct Batches: Equatable {
         var count = 0
         var records = 0
@@ -19,13 +20,14 @@ struct KafkaStatistics: Equatable {
     struct Partition: Equatable {
         /// One above the last record that may be read.
         var end: Int64
-        /// What the group has committed.
+        /// The committed offset of the group.
         var committed: Int64?
     }
 
     init() {}
 
-    /// The text has some kilobytes a partition, each second, and nearly all of it is passed over.
+    /// Parses the statistics: some kilobytes a partition each second, nearly all of which is
+    /// skipped.
     init(_ json: [UInt8]) {
         let read = try? JSONReader.read(json) { reader throws(JSONError) in
             var statistics = KafkaStatistics()
@@ -93,7 +95,7 @@ struct KafkaStatistics: Equatable {
                 committed = try offset(&reader)
             }
         }
-        // Partition -1 is for what has none yet.
+        // Partition -1 is for records without one yet.
         guard let number, number >= 0, let end = stable ?? high else { return }
         partitions[TopicPartition(topic: topic, partition: number)] = Partition(
             end: end,
@@ -101,18 +103,18 @@ struct KafkaStatistics: Equatable {
         )
     }
 
-    /// Negative where it is not known.
+    /// Reads an offset; `nil` if it is negative, which means unknown.
     private func offset(_ reader: inout JSONReader) throws(JSONError) -> Int64? {
         try reader.integer().flatMap { $0 >= 0 ? Int64($0) : nil }
     }
 }
 
-/// Why a client cannot do its work just now; readable from any thread.
+/// The reasons why a client is not ready; readable from any thread.
 final class Availability: Sendable {
     private let lock = Lock()
     nonisolated(unsafe) private var state: [Aspect: String]
 
-    /// What can be in the way; several at once, the first is told.
+    /// The kinds of reasons; if there are several, the first is reported.
     enum Aspect: Int, Hashable {
         case life, broker, assignment
     }

@@ -1,10 +1,10 @@
 internal import CRDKafka
 internal import Observability
 
-/// librdkafka's own stand-in for a cluster, on loopback, in this process and in memory.
+/// librdkafka's own mock cluster, on loopback, in this process and in memory.
 ///
 /// It serves producers, consumer groups and metadata; it does not answer `CreateTopics`, so topics
-/// are made here. What it holds is gone with it.
+/// are made here. Its records are lost with it.
 @safe
 package final class MockKafkaCluster: @unchecked Sendable {
     private let client: OpaquePointer
@@ -28,13 +28,13 @@ package final class MockKafkaCluster: @unchecked Sendable {
 
     deinit { close() }
 
-    /// Makes a topic that is not there yet.
+    /// Makes a missing topic.
     package func createTopic(_ name: String, partitions: Int) throws(KafkaError) {
         let code = unsafe rd_kafka_mock_topic_create(cluster, name, Int32(partitions), 1)
         guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(code) }
     }
 
-    /// Cuts a broker off, or lets it answer again. They are numbered from 1.
+    /// Cuts a broker off, or lets it answer again. Brokers are numbered from 1.
     package func setBroker(_ id: Int = 1, isUp: Bool) throws(KafkaError) {
         let code =
             isUp
@@ -43,7 +43,7 @@ package final class MockKafkaCluster: @unchecked Sendable {
         guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(code) }
     }
 
-    /// Requests, by the protocol's numbers, that can be answered with an error.
+    /// Requests that can be answered with an error, by the protocol's numbers.
     package enum Request: Int16, Sendable {
         case produce = 0
         case listOffsets = 2
@@ -53,7 +53,7 @@ package final class MockKafkaCluster: @unchecked Sendable {
         case initProducerID = 22
     }
 
-    /// Errors, by the protocol's codes, that a real cluster gives.
+    /// Errors of a real cluster, by the protocol's codes.
     package enum Refusal: Int32, Sendable {
         case notLeaderForPartition = 6
         case coordinatorNotAvailable = 15
@@ -69,7 +69,8 @@ package final class MockKafkaCluster: @unchecked Sendable {
         unsafe rd_kafka_mock_push_request_errors_array(cluster, request.rawValue, times, errors)
     }
 
-    /// Ends it. Blocks for some milliseconds: not for a loop. Calling it again changes nothing.
+    /// Closes the cluster. Blocks for some milliseconds: not for a loop. A repeated call changes
+    /// nothing.
     package func close() {
         let isFirst = lock.withLock {
             defer { isClosed = true }

@@ -1,9 +1,9 @@
-/// Knows which records are in somebody's hands, and how far each partition is finished without a
-/// gap. Pure: no clock, no librdkafka.
+/// Tracks the outstanding records, and for each partition the offset below which all are finished.
+/// Pure: no clock, no librdkafka.
 ///
 /// A batch may be finished in any order, and twice; only the offset below which *everything* of a
-/// partition is finished is ever given out to be stored. What was handed out before a partition was
-/// dropped counts for nothing when it comes back later, even if the partition returned meanwhile.
+/// partition is finished is ever returned to be stored. Batches from before a partition was dropped
+/// are ignored when they come back later, even if the partition returned meanwhile.
 struct OffsetTracker: Sendable {
     /// The next offset to read from a partition: one above the last finished one.
     struct Position: Equatable, Sendable {
@@ -18,16 +18,16 @@ struct OffsetTracker: Sendable {
         var isFinished = false
     }
 
-    /// One partition that is ours: its segments in the order in which they were handed out.
+    /// One assigned partition: its segments in the order in which they were handed out.
     private struct Track {
-        /// Tells this assignment of the partition from an earlier one.
+        /// Distinguishes this assignment of the partition from an earlier one.
         let epoch: Int
         /// The number of `segments[0]`, counted since the assignment.
         var first = 0
         var segments: [Segment] = []
-        /// Below it everything is finished; `nil` while nothing was handed out.
+        /// The offset below which everything is finished; `nil` while nothing was handed out.
         var position: Int64?
-        /// How many at the front are done with; removed by the hundred.
+        /// The number of finished segments at the front; removed in hundreds.
         var done = 0
 
         var isDrained: Bool { done == segments.count }
@@ -37,7 +37,7 @@ struct OffsetTracker: Sendable {
             return first + segments.count - 1
         }
 
-        /// Marks one segment; gives the position when the finished front moved.
+        /// Marks one segment finished; returns the position if the finished front moved.
         mutating func finish(_ number: Int) -> Int64? {
             let index = number - first
             guard segments.indices.contains(index), index >= done else { return nil }
@@ -73,9 +73,9 @@ struct OffsetTracker: Sendable {
     private var batches: [Int: Batch] = [:]
     private var lastBatch = 0
     private var lastEpoch = 0
-    /// Records in batches that were handed out and did not come back yet.
+    /// The records in outstanding batches.
     private(set) var outstandingRecords = 0
-    /// What those records take.
+    /// The bytes of those records.
     private(set) var outstandingBytes = 0
 
     var outstandingBatches: Int { batches.count }
@@ -83,11 +83,11 @@ struct OffsetTracker: Sendable {
 
     func isTracking(_ partition: TopicPartition) -> Bool { tracks[partition] != nil }
 
-    /// Nothing of the partition is in anybody's hands.
+    /// Whether nothing of the partition is outstanding.
     func isDrained(_ partition: TopicPartition) -> Bool { tracks[partition]?.isDrained ?? true }
 
-    /// How far the partitions that are ours are behind their ends, by Kafka topic. One of which
-    /// nothing was handed out counts from what was committed, if that is known.
+    /// Returns the lag of the assigned partitions, by Kafka topic. A partition of which nothing was
+    /// handed out counts from its committed offset, if that is known.
     func lags(_ partitions: [TopicPartition: KafkaStatistics.Partition]) -> [String: Int] {
         var lags: [String: Int] = [:]
         for (partition, track) in tracks {
@@ -101,13 +101,13 @@ struct OffsetTracker: Sendable {
         return lags
     }
 
-    /// The partition became ours, with nothing handed out.
+    /// Notes an assigned partition, with nothing handed out.
     mutating func assign(_ partition: TopicPartition) {
         lastEpoch += 1
         tracks[partition] = Track(epoch: lastEpoch)
     }
 
-    /// The partition is not ours any more.
+    /// Drops a partition that is not assigned any more.
     mutating func drop(_ partition: TopicPartition) {
         tracks[partition] = nil
     }
@@ -139,7 +139,7 @@ struct OffsetTracker: Sendable {
         return lastBatch
     }
 
-    /// - Returns: The positions that may be stored now; empty for a batch that is not outstanding.
+    /// - Returns: The positions that may be stored now; empty if the batch is not outstanding.
     mutating func finish(_ batch: Int) -> [Position] {
         guard let batch = batches.removeValue(forKey: batch) else { return [] }
         outstandingRecords -= batch.count

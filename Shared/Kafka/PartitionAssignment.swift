@@ -1,11 +1,13 @@
-/// How the members of a group share the partitions of its topics. All members of a group use the same
-/// one: librdkafka does not offer both at once, and a broker rejects a member that offers another.
+/// How the members of a group share the partitions of its topics. All members of a group use the
+/// same one: librdkafka does not offer both at once, and a broker rejects a member that offers
+/// another.
 package enum PartitionAssignment: Sendable {
-    /// librdkafka's `cooperative-sticky`: only the partitions that move are interrupted. It balances the
-    /// number of partitions of all topics together, whichever those are: use it for one topic.
+    /// librdkafka's `cooperative-sticky`: only moving partitions are interrupted. It balances the
+    /// total number of partitions of all topics: use it for one topic.
     case cooperative
-    /// librdkafka's `roundrobin`, an eager protocol: the members give up all partitions at each change,
-    /// and share them anew, so that the shares of every topic differ by one partition at most.
+    /// librdkafka's `roundrobin`, an eager protocol: the members give up all partitions at each
+    /// change, and share them again, so that the shares of every topic differ by one partition at
+    /// most.
     case even
 
     var strategy: String {

@@ -1,14 +1,14 @@
-/// Records that were read and not handed out yet, in the order in which they came, cut into batches
-/// as they arrive: a batch is then handed out without a copy. Pure.
+/// Records that were read and not handed out yet, in order, cut into batches as they arrive: a
+/// batch is then handed out without a copy. Pure.
 struct ReadyRecords {
     private let maximumBatch: Int
-    /// Whole batches: `whole[first...]`.
+    /// Complete batches: `whole[first...]`.
     private var whole: [Batch] = []
     private var first = 0
-    /// The batch that grows.
+    /// The incomplete batch.
     private var open = Batch()
     private(set) var count = 0
-    /// What the records' keys, values and headers take.
+    /// The bytes of the records' keys, values and headers.
     private(set) var bytes = 0
 
     private struct Batch {
@@ -18,7 +18,7 @@ struct ReadyRecords {
 
     init(maximumBatch: Int) { self.maximumBatch = maximumBatch }
 
-    /// Takes records over; those that make a batch by themselves stay the array that they are.
+    /// Takes records over; an array that is a batch by itself is not copied.
     mutating func append(_ records: inout [KafkaRecord]) {
         let size = records.sizeBytes
         count += records.count
@@ -43,15 +43,14 @@ struct ReadyRecords {
         open = Batch()
     }
 
-    /// - Returns: The oldest records, at most a batch of them, and what they take; `nil` when there
-    ///   are none.
+    /// - Returns: The oldest records, at most a batch, and their bytes; `nil` if there are none.
     mutating func take() -> (records: [KafkaRecord], bytes: Int)? {
         guard count > 0 else { return nil }
         var batch = Batch()
         if first < whole.count {
             swap(&batch, &whole[first])
             first += 1
-            // A reader that never catches up must not keep what it has read.
+            // A reader that never catches up must release what it has read.
             if first == whole.count || first >= 256 {
                 whole.removeFirst(first)
                 first = 0
@@ -66,7 +65,7 @@ struct ReadyRecords {
 
     mutating func removeAll() { self = ReadyRecords(maximumBatch: maximumBatch) }
 
-    /// Drops those of some partitions.
+    /// Drops the records of some partitions.
     mutating func removeAll(of partitions: Set<TopicPartition>) {
         var rest = ReadyRecords(maximumBatch: maximumBatch)
         while let (records, _) = take() {

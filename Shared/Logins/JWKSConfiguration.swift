@@ -1,12 +1,13 @@
 package import HTTPTransport
 package import Settings
+import Storage
 
-/// Where issuers may be asked for their keys.
+/// The hosts from which issuers' keys may be fetched.
 package struct JWKSConfiguration: Sendable {
-    /// `JWKS_HOSTS`: host suffixes, or `host:port` for one place exactly, which may be private; without
-    /// it any public address.
+    /// `JWKS_HOSTS`: host suffixes, or `host:port` for one target exactly, which may be private;
+    /// without it any public address.
     package var hosts: HostPolicy
-    /// `PROVIDER_CA_FILE`: PEM certificates trusted beside the system's.
+    /// `PROVIDER_CA_FILE`: PEM certificates trusted in addition to the system's.
     package var caFile: String?
 
     package init(hosts: HostPolicy = .anyPublicAddress, caFile: String? = nil) {
@@ -18,15 +19,16 @@ package struct JWKSConfiguration: Sendable {
         package static let hosts = Setting<[String]>(
             "JWKS_HOSTS",
             takes:
-                "host suffixes, comma-separated; host:port or host:port/path/ names one place exactly",
+                "host suffixes, comma-separated; host:port or host:port/path/ names one"
+                + " place exactly",
             default: [],
-            "where the keys of logins may be fetched; without it from any public address"
+            "hosts from which login keys may be fetched; default: any public address"
         )
-        /// The same as the providers' own: one file for both.
+        /// The providers' variable: one file for both.
         package static let caFile = Setting<String>.file(
             "PROVIDER_CA_FILE",
             takes: "the path of a PEM file",
-            "certificates that are trusted at providers and at issuers of tokens, beside the system's"
+            "CA certificates for providers and token issuers, in addition to the system's"
         )
 
         package static let all: [SettingEntry] = [hosts.entry, caFile.entry]

@@ -2,11 +2,12 @@ package import Cryptography
 package import EventLoop
 internal import HTTPTransport
 internal import JSON
+import Storage
 
-/// What an issuer showed.
+/// The keys fetched from an issuer.
 package struct FetchedKeys: Sendable {
     package let set: JWKSet
-    /// Until they are to be asked for again.
+    /// How long they are fresh.
     package let freshFor: Duration
 
     package init(set: JWKSet, freshFor: Duration) {
@@ -15,20 +16,20 @@ package struct FetchedKeys: Sendable {
     }
 }
 
-/// Why an issuer's keys could not be had.
+/// The reason why an issuer's keys could not be fetched.
 package enum JWKSFault: Error, Sendable, Equatable {
-    /// The address is not https, or its host is none that may be asked.
+    /// The address is not https, or its host is not allowed.
     case notAllowed
-    /// It leads elsewhere, which is not followed.
+    /// It redirects, which is not followed.
     case redirect
     case status(Int)
     case tooLarge
     case timeout
-    /// No connection, or a certificate that is not trusted; in words.
+    /// No connection, or an untrusted certificate; the reason.
     case unreachable(String)
-    /// What came is no JWK set; why.
+    /// The answer is not a JWK set; the reason.
     case noSet(String)
-    /// It is one, without a key that could be used; why, of each.
+    /// A JWK set without a usable key; the reason for each.
     case noKeys([String])
 
     package var metricLabel: String {
@@ -44,7 +45,7 @@ package enum JWKSFault: Error, Sendable, Equatable {
         }
     }
 
-    /// For the operator.
+    /// The description for the operator.
     package var text: String {
         switch self {
         case .notAllowed:
@@ -62,21 +63,21 @@ package enum JWKSFault: Error, Sendable, Equatable {
     }
 }
 
-/// How an issuer is asked for its keys: over https, at an address that is allowed, within bounds.
+/// Fetches an issuer's keys: over https, at an allowed address, within limits.
 package struct JWKSSource: Sendable {
     static let maximumBytes = 256 << 10
     static let timeout = Duration.seconds(10)
     private static let maximumDepth = 16
     private static let maximumValues = 10_000
 
-    /// - Parameter url: What a login says.
+    /// - Parameter url: The address in a login.
     package let fetch: @Sendable (_ url: String) async -> Result<FetchedKeys, JWKSFault>
 
     init(fetch: @escaping @Sendable (_ url: String) async -> Result<FetchedKeys, JWKSFault>) {
         self.fetch = fetch
     }
 
-    /// Asks over connections of the moment: an issuer is asked once an hour or so.
+    /// Fetches over temporary connections: an issuer is asked once an hour or so.
     package init(_ configuration: JWKSConfiguration, on loop: EventLoop) {
         self.init(configuration, timeout: Self.timeout, on: loop)
     }
@@ -92,7 +93,7 @@ package struct JWKSSource: Sendable {
         fetch = { url in await Self.fetch(url, transport, timeout, on: loop) }
     }
 
-    /// Whether an address is one that may be asked, as far as its name tells.
+    /// Whether an address may be fetched, judging by its name.
     package static func permits(_ url: String, _ configuration: JWKSConfiguration) -> Bool {
         isHTTPS(url) && configuration.hosts.permits(url)
     }
@@ -107,7 +108,7 @@ package struct JWKSSource: Sendable {
         _ timeout: Duration,
         on loop: EventLoop
     ) async -> Result<FetchedKeys, JWKSFault> {
-        // A place that is named exactly would be asked over plain http, too.
+        // A host that is named exactly would otherwise allow plain http.
         guard isHTTPS(url) else { return .failure(.notAllowed) }
         let request = HTTPRequest(
             method: "GET",
@@ -149,7 +150,7 @@ package struct JWKSSource: Sendable {
         }
     }
 
-    /// Reads a JWK set of an issuer's, or of a file.
+    /// Parses a JWK set from an issuer, or from a file.
     package static func keys(in text: [UInt8]) -> Result<JWKSet, JWKSFault> {
         let json: JSONValue
         do throws(JSONError) {
@@ -170,13 +171,13 @@ package struct JWKSSource: Sendable {
         }
     }
 
-    // MARK: How long keys are fresh
+    // MARK: Freshness of keys
 
     static let usualFreshness = Duration.seconds(3600)
     private static let freshnesses = 300...86_400
 
-    /// What `Cache-Control` says, within bounds: an issuer that allows nothing to be kept would be asked
-    /// for each token.
+    /// Returns the lifetime from `Cache-Control`, within limits: an issuer that forbids caching
+    /// would otherwise be asked for each token.
     static func freshness(_ cacheControl: String?) -> Duration {
         guard let cacheControl else { return usualFreshness }
         var seconds: Int?

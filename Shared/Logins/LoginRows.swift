@@ -1,21 +1,21 @@
 import JSON
-internal import PushStorage
+import Storage
 
-/// What this room asks of the database.
+/// The database queries of this module.
 struct LoginRows: Sendable {
     /// An app's logins.
     var logins: @Sendable (_ app: String) async throws -> [StoredLogin]
-    /// The apps of logins for an issuer and one of these audiences; two where there are more.
+    /// The apps of logins for an issuer and one of these audiences; at most two.
     var apps: @Sendable (_ issuer: String, _ audiences: [String]) async throws -> [String]
     var keys: @Sendable (_ url: String) async throws -> StoredJWKS?
-    /// Keys that are not those that are known.
+    /// The keys that differ from the cached ones.
     var changed: @Sendable (_ known: [(url: String, stamp: Int)]) async throws -> [StoredJWKS]
-    /// Whether the caller is who asks the issuer now.
+    /// Whether the caller may ask the issuer now.
     var claim: @Sendable (_ url: String) async throws -> Bool
     var keep:
         @Sendable (_ url: String, _ keys: JSONValue, _ freshFor: Duration) async throws -> Void
     var gaveUp: @Sendable (_ url: String) async throws -> Void
-    /// The addresses that are to be asked before their keys are stale.
+    /// The addresses whose keys must be renewed before they are stale.
     var due: @Sendable () async throws -> [String]
     var oldestAge: @Sendable () async throws -> Duration
     var prune: @Sendable () async throws -> Void

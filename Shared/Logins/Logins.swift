@@ -1,22 +1,25 @@
-// Logins say whose a token is: an app names the issuers of its tokens (`carillon login set`), each with
-// the audience that they are for, and where the issuer shows his public keys.
+// Logins verify tokens: an app names the issuers of its tokens (`carillon login set`), each with
+// the audience of the tokens, and the address of the issuer's public keys.
 //
-// Authority: what the database says of logins, and the keys that an issuer shows at the address that
-// the operator gave. A token is believed for what one of these keys has signed, and for nothing else
-// that it says of itself. What one issuer says cannot name another's identities.
+// Authority: the logins in the database, and the keys that an issuer publishes at the address that
+// the operator gave. A token is trusted for a signature by one of these keys, and for no other
+// claim about itself. One issuer's claims cannot name another's identities.
 //
-//     LoginDirectory   whose token it is: an app's logins, and the tokens that were verified lately
-//     IssuerKeys       the keys of issuers: kept in Postgres, renewed before they are stale
-//     JWKSSource       how an issuer is asked
+//     LoginCache       verifies tokens: caches an app's logins, and recently verified tokens
+//     IssuerKeyCache   the keys of issuers: stored in Postgres, renewed before they are stale
+//     JWKSSource       fetches keys from an issuer
 //
-// An issuer that is away disturbs nobody whose key is known: keys hold for a day after they were to be
-// renewed, a restart needs no issuer, and nobody waits for a renewal while the keys that are there do.
+// An unavailable issuer does not affect tokens with a known key: keys stay valid for a day after
+// they were due for renewal, a restart needs no issuer, and no request waits for a renewal while
+// there are valid keys.
 //
-// Shutdown: `LoginDirectory.run` ends when its task is cancelled; a call that is on its way then ends by
-// its own deadline.
+// Shutdown: `LoginCache.run` ends when its task is cancelled; a call in flight then ends by its own
+// deadline.
 
-/// Whose a token is.
-package struct TokenReader: Sendable, Equatable {
+import Storage
+
+/// The identity that a token proves.
+package struct TokenIdentity: Sendable, Equatable {
     package let app: String
     package let identity: String
 
@@ -26,17 +29,17 @@ package struct TokenReader: Sendable, Equatable {
     }
 }
 
-/// Why nobody is believed on account of a token.
+/// Why a token is not accepted.
 package enum LoginRefusal: Error, Sendable, Equatable {
-    /// It proves nothing: 401.
-    case refused(LoginFault)
-    /// Whether it does cannot be said: the issuer's keys are not known, or too old. 503, and it is no
-    /// failure of the caller's.
+    /// The token is invalid: 401.
+    case refused(TokenFault)
+    /// The token cannot be verified: the issuer's keys are missing, or too old. 503, and it does
+    /// not count as a failure of the caller.
     case unavailable
 }
 
-/// What is wrong with a token. Whoever sent it is not told.
-package enum LoginFault: String, Error, Sendable, Equatable, CaseIterable {
+/// Why a token is invalid. Never shown to its sender.
+package enum TokenFault: String, Error, Sendable, Equatable, CaseIterable {
     case malformed
     case algorithm
     case issuer
@@ -52,14 +55,14 @@ package enum LoginFault: String, Error, Sendable, Equatable, CaseIterable {
 
     package var metricLabel: String { rawValue }
 
-    /// For the operator.
+    /// The description for the operator.
     package var text: String {
         switch self {
         case .malformed: "it is no JSON Web Token that can be read"
         case .algorithm: "it is signed by neither ES256 nor RS256"
-        case .issuer: "its issuer is none of the logins'"
+        case .issuer: "no login has this issuer"
         case .audience: "it is for another audience than the logins'"
-        case .ambiguous: "it is for the audiences of several logins, which do not agree whose it is"
+        case .ambiguous: "several logins accept its audiences and disagree about its identity"
         case .noExpiry: "it does not say when it expires"
         case .expired: "it has expired"
         case .notYetValid: "it is not valid yet"

@@ -1,10 +1,11 @@
 internal import Cryptography
 internal import JSON
 internal import PushCore
+import Storage
 
-/// What a token says of itself, read with bounds: nobody has checked its signature yet.
+/// A token's claims, parsed within limits: its signature is not verified yet.
 struct TokenClaims: Sendable {
-    /// How far the issuer's clock and ours may differ.
+    /// The tolerated difference between the issuer's clock and ours.
     static let leeway = 60.0
     private static let maximumAudiences = 20
 
@@ -14,12 +15,12 @@ struct TokenClaims: Sendable {
     private let notBefore: Double?
     private let claims: JSONObject
 
-    init(_ claims: JSONObject) throws(LoginFault) {
+    init(_ claims: JSONObject) throws(TokenFault) {
         guard let issuer = claims["iss"]?.string else { throw .issuer }
         self.issuer = issuer
         audiences = try Self.audiences(claims["aud"])
         guard let expiry = claims["exp"] else { throw .noExpiry }
-        // A number that no `Double` holds, `1e400`, is no time either.
+        // A number that no `Double` holds, `1e400`, is not a time either.
         guard let expiry = Self.time(expiry) else { throw .malformed }
         self.expiry = expiry
         if let notBefore = claims["nbf"] {
@@ -31,7 +32,7 @@ struct TokenClaims: Sendable {
         self.claims = claims
     }
 
-    private static func audiences(_ value: JSONValue?) throws(LoginFault) -> [String] {
+    private static func audiences(_ value: JSONValue?) throws(TokenFault) -> [String] {
         switch value {
         case .string(let audience): return [audience]
         case .array(let values):
@@ -44,19 +45,20 @@ struct TokenClaims: Sendable {
         }
     }
 
-    /// Seconds since 1970, which may have a fraction. They are compared only, so none is too large.
+    /// Parses seconds since 1970, which may have a fraction. They are only compared, so any size is
+    /// valid.
     private static func time(_ value: JSONValue) -> Double? {
         guard let time = value.double, time.isFinite else { return nil }
         return time
     }
 
-    func judge(at now: Instant) throws(LoginFault) {
+    func judge(at now: Instant) throws(TokenFault) {
         let now = Double(now.milliseconds) / 1000
         guard now < expiry + Self.leeway else { throw .expired }
         if let notBefore, now < notBefore - Self.leeway { throw .notYetValid }
     }
 
-    /// When it is not valid any more.
+    /// When it expires.
     var end: Instant {
         let end = expiry + Self.leeway
         guard end > 0 else { return .earliest }

@@ -1,8 +1,8 @@
 internal import Glibc
 
-/// A pthread mutex: cheaper than `Synchronization.Mutex` on Linux, and known to the thread
-/// sanitizer, which does not see a futex. Public because requests pass several: a generic of `package`
-/// is not specialised where another module calls it.
+/// A pthread mutex: cheaper than `Synchronization.Mutex` on Linux, and supported by the thread
+/// sanitizer, which does not see a futex. Public because requests take several locks: a generic of
+/// `package` is not specialised in calls from other modules.
 @safe
 public final class Lock: @unchecked Sendable {
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>

@@ -27,14 +27,14 @@ package enum LogFormat: String, Sendable, CaseIterable {
     case json, text
 }
 
-/// What a line says beside its message, in the order in which it is given.
+/// The data of a line beside its message, in order.
 package struct LogData: Sendable, ExpressibleByDictionaryLiteral {
-    /// Without labels, or each line's would be copied one by one.
+    /// Without labels, as each line's labels would be copied one by one.
     fileprivate var pairs: [(LogKey, LogValue)]
 
     package init(dictionaryLiteral elements: (LogKey, LogValue)...) { pairs = elements }
 
-    /// Setting replaces the value of that key, or removes it.
+    /// The value of a key; setting replaces it, or removes it.
     package subscript(key: LogKey) -> LogValue? {
         get { pairs.first { $0.0 == key }?.1 }
         set {
@@ -65,7 +65,7 @@ package struct Log: Sendable {
     package let format: LogFormat
     private let write: @Sendable ([UInt8]) -> Void
 
-    /// Takes no line at all.
+    /// A log that drops all lines.
     package static let disabled = Log(service: "", level: .critical, format: .json) { _ in }
 
     package init(
@@ -108,7 +108,7 @@ package struct Log: Sendable {
         write(line)
     }
 
-    /// The line that a call of `log` would write, with its end.
+    /// Appends the line that a call of `log` would write, with its end.
     fileprivate func append(
         _ level: LogLevel,
         _ message: StaticString,
@@ -177,8 +177,8 @@ package struct Log: Sendable {
         }
     }
 
-    /// Writes the whole line to standard output; what the kernel refuses is dropped, since there is
-    /// no better place to say so.
+    /// Writes the whole line to standard output; bytes that the kernel refuses are dropped, since
+    /// there is no better place to report that.
     @Sendable
     package static func standardOutput(_ line: [UInt8]) {
         unsafe line.withUnsafeBytes { bytes in
@@ -195,11 +195,11 @@ package struct Log: Sendable {
     }
 }
 
-/// Lines that are written together, as those of the requests that one turn of a loop answered: a write
-/// each would cost more than the lines. Whole lines go out in pieces that a pipe takes in one, so that
-/// they do not mix with those of other threads.
+/// Lines that are written together, as those of the requests that one turn of a loop answered: a
+/// write for each would cost more than the lines. Whole lines are written in pieces that a pipe
+/// takes at once, so that they do not mix with those of other threads.
 package struct LogLines: Sendable {
-    /// POSIX' least `PIPE_BUF` on Linux.
+    /// Linux' `PIPE_BUF`.
     private static let pieceBytes = 4096
 
     private let log: Log
@@ -209,7 +209,7 @@ package struct LogLines: Sendable {
 
     package var isEmpty: Bool { gathered.isEmpty }
 
-    /// Takes a line; what does not fit beside it is written first.
+    /// Adds a line; earlier ones are written first if it does not fit.
     package mutating func add(_ level: LogLevel, _ message: StaticString, _ data: LogData) {
         guard level >= log.level else { return }
         let start = gathered.count

@@ -1,7 +1,7 @@
-/// A name under which data is logged. Only these are logged, so that a search for one finds all.
+/// A key of logged data. Only these are logged, so that a search for one finds all.
 package struct LogKey: Hashable, Sendable {
     package let name: String
-    /// How a member of a JSON object begins, behind another.
+    /// The bytes with which a member begins in a JSON object, after another.
     let opening: [UInt8]
 
     private init(_ name: String) {
@@ -52,7 +52,7 @@ package struct LogKey: Hashable, Sendable {
     package static let version = LogKey("version")
 }
 
-/// What is logged under a key. Never a token, a payload, a key or a connection URI.
+/// A logged value. Never a token, a payload, a key or a connection URI.
 package enum LogValue: Sendable, Equatable {
     case string(String)
     case integer(Int)

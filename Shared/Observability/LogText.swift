@@ -1,4 +1,4 @@
-/// What a line is put together from: each text in one piece, as byte by byte it would cost several times
+/// Appends the parts of a line: each string at once, as byte by byte it would cost several times
 /// that, and a busy server writes a line a request.
 extension [UInt8] {
     mutating func append(_ text: StaticString) {
@@ -22,7 +22,8 @@ extension [UInt8] {
         append(UInt8(ascii: "0") + UInt8(number % 10))
     }
 
-    /// As `description` has it; of thousandths, as durations are told in, the digits are at hand.
+    /// Appends a number in the form of `description`; thousandths, as in durations, have a faster
+    /// path.
     mutating func append(number: Double) {
         let thousandths = (number * 1000).rounded()
         guard number >= 0.001, number < 1e9, thousandths / 1000 == number else {
@@ -37,8 +38,8 @@ extension [UInt8] {
         if rest % 10 > 0 { append(UInt8(ascii: "0") + UInt8(rest % 10)) }
     }
 
-    /// As a quoted JSON string. Observability sits below JSON's writer for values, and a log line needs
-    /// no more than this.
+    /// Appends a quoted JSON string. Observability is below JSON's writer for values, and a log
+    /// line needs no more than this.
     mutating func append(quoted text: String) {
         var text = text
         text.withUTF8 { unsafe append(quoted: $0) }

@@ -1,4 +1,4 @@
-/// A name under which something is measured. Only these are measured.
+/// A name of a metric. Only these are measured.
 package struct Metric: Hashable, Sendable {
     package enum Kind: String, Sendable { case counter, gauge, histogram }
 
@@ -28,27 +28,27 @@ package struct Metric: Hashable, Sendable {
     package static let ingestAccepted = Metric(
         "ingest_objects_accepted_total",
         .counter,
-        "Objects that Kafka has, and whose sender was told so."
+        "Objects acknowledged by Kafka and accepted."
     )
     package static let ingestRefused = Metric(
         "ingest_objects_refused_total",
         .counter,
-        "Objects that were refused, by reason."
+        "Objects rejected, by reason."
     )
     package static let ingestLimited = Metric(
         "ingest_requests_limited_total",
         .counter,
-        "Requests that were to come again later: over an app's quota, or with too much held."
+        "Requests answered with a later retry: over an app's quota, or too many bytes held."
     )
     package static let ingestNotWritten = Metric(
         "ingest_records_not_acknowledged_total",
         .counter,
-        "Records that Kafka did not acknowledge in time; their senders were told to repeat."
+        "Records that Kafka did not acknowledge in time; their senders were asked to retry."
     )
     package static let ingestHeldBytes = Metric(
         "ingest_held_bytes",
         .gauge,
-        "What requests hold until they are answered, as INGEST_MAX_HELD_BYTES counts it."
+        "Bytes that requests hold until they are answered, as INGEST_MAX_HELD_BYTES counts them."
     )
 
     // HTTP server.
@@ -60,7 +60,7 @@ package struct Metric: Hashable, Sendable {
     package static let httpRequestDuration = Metric(
         "http_server_request_duration_seconds",
         .histogram,
-        "From the head to the answer's end."
+        "Time from a request's head to the end of its response."
     )
     package static let httpConnections = Metric(
         "http_server_open_connections",
@@ -70,12 +70,12 @@ package struct Metric: Hashable, Sendable {
     package static let httpStreams = Metric(
         "http_server_open_streams",
         .gauge,
-        "Streamed answers that are being made now."
+        "Streamed responses in progress."
     )
     package static let httpHeldAnswers = Metric(
         "http_server_held_answer_bytes",
         .gauge,
-        "Of answers what their peers have not taken and the process holds."
+        "Bytes of responses that the process holds and their peers have not read."
     )
     package static let httpAcceptPauses = Metric(
         "http_server_accept_pauses_total",
@@ -96,7 +96,7 @@ package struct Metric: Hashable, Sendable {
     package static let auditEntriesWritten = Metric(
         "registration_audit_entries_total",
         .counter,
-        "Calls with a master key that were written down."
+        "Audit entries of calls with a master key."
     )
 
     // Postgres.
@@ -174,7 +174,7 @@ package struct Metric: Hashable, Sendable {
     package static let pushEvents = Metric(
         "push_events_total",
         .counter,
-        "Event records read, by what became of them."
+        "Event records read, by result."
     )
     package static let pushEventStages = Metric(
         "push_event_stage_seconds",
@@ -195,22 +195,22 @@ package struct Metric: Hashable, Sendable {
     package static let pushesReleased = Metric(
         "push_schedules_released_total",
         .counter,
-        "Scheduled pushes whose time came."
+        "Scheduled pushes that were released."
     )
     package static let pushPlanningAge = Metric(
         "push_planning_oldest_age_seconds",
         .gauge,
-        "Age of the oldest push whose audience is not planned yet; 0: none waits."
+        "Age of the oldest push whose audience is not planned yet; 0 if none waits."
     )
     package static let pushDeadLetters = Metric(
         "push_dead_letters_total",
         .counter,
-        "Records sent to the dead letters, by reason."
+        "Dead letters written, by reason."
     )
     package static let pushDeliveries = Metric(
         "push_deliveries_total",
         .counter,
-        "Deliveries settled, by provider and outcome."
+        "Deliveries that ended, by provider and outcome."
     )
     package static let pushDeliveriesPlanned = Metric(
         "push_deliveries_planned_total",
@@ -225,7 +225,7 @@ package struct Metric: Hashable, Sendable {
     package static let pushAttemptDuration = Metric(
         "push_delivery_attempt_duration_seconds",
         .histogram,
-        "From handing a request to the provider's client to its answer."
+        "Time from handing a request to the provider's client to its answer."
     )
     package static let pushInFlight = Metric(
         "push_deliveries_in_flight",
@@ -250,7 +250,7 @@ package struct Metric: Hashable, Sendable {
     package static let pushTokensDisabled = Metric(
         "push_tokens_disabled_total",
         .counter,
-        "Installations disabled by a provider's word."
+        "Installations disabled because a provider rejected their token."
     )
     package static let pushDeadTokenWaves = Metric(
         "push_dead_token_waves_total",
@@ -260,22 +260,22 @@ package struct Metric: Hashable, Sendable {
     package static let pushHandedBack = Metric(
         "push_deliveries_handed_back_total",
         .counter,
-        "Deliveries that became rows due later without an attempt."
+        "Deliveries rescheduled without an attempt."
     )
     package static let securePayloadsKept = Metric(
         "secure_kept_total",
         .counter,
-        "Secure payloads that were kept, with the push that rings for each, by how they are sealed."
+        "Secure payloads stored, each with its push, by how they are sealed."
     )
     package static let securePayloadsRead = Metric(
         "secure_read_total",
         .counter,
-        "Answers that held a secure payload, by whether anybody had read it before."
+        "Responses with a secure payload, by whether it had been read before."
     )
     package static let securePayloadsRefused = Metric(
         "secure_refused_total",
         .counter,
-        "Requests about secure payloads that were refused, by reason."
+        "Requests for secure payloads refused, by reason."
     )
     package static let securePayloadsEnded = Metric(
         "secure_expired_total",
@@ -285,37 +285,37 @@ package struct Metric: Hashable, Sendable {
     package static let secureWaitingHashes = Metric(
         "secure_waiting_hashes",
         .gauge,
-        "Secrets of identities that wait to be hashed now."
+        "Secrets of identities that wait to be hashed."
     )
     package static let secureTampered = Metric(
         "secure_tampered_total",
         .counter,
-        "Secure payloads that were asked for and did not open: not as they were kept, or not where."
+        "Secure payloads that could not be opened: changed, or moved to another row."
     )
     package static let syncChanges = Metric(
         "sync_changes_total",
         .counter,
-        "Records of dataset.changes that were read and could be used."
+        "Valid records read from dataset.changes."
     )
     package static let syncJoined = Metric(
         "sync_joined_total",
         .counter,
-        "Changes of datasets that were told together with another."
+        "Changes of datasets that were merged into one notification with another."
     )
     package static let syncPushed = Metric(
         "sync_pushed_total",
         .counter,
-        "Devices that a push tells of a changed dataset."
+        "Devices notified of a changed dataset."
     )
     package static let syncSuppressed = Metric(
         "sync_suppressed_total",
         .counter,
-        "Changed datasets of which nobody but the writer was to be told."
+        "Changed datasets without a device to notify besides the writer."
     )
     package static let syncWaitingAge = Metric(
         "sync_waiting_age_seconds",
         .gauge,
-        "Age of the oldest change of a dataset that waits to be told."
+        "Age of the oldest change of a dataset that waits to be notified."
     )
     package static let ingestSinkStored = Metric(
         "ingest_sink_stored_total",
@@ -325,37 +325,37 @@ package struct Metric: Hashable, Sendable {
     package static let ingestSinkRepeated = Metric(
         "ingest_sink_repeated_total",
         .counter,
-        "Objects of devices that were there already when they came to Postgres."
+        "Objects of devices that were stored in Postgres already: duplicates."
     )
     package static let ingestSinkErased = Metric(
         "ingest_sink_erased_total",
         .counter,
-        "Objects of devices that were dropped, as whom they are about was erased since."
+        "Objects of devices that were dropped, as their subject has been erased."
     )
     package static let ingestSinkBatches = Metric(
         "ingest_sink_batches_total",
         .counter,
-        "Batches of objects that came to Postgres."
+        "Batches of objects written to Postgres."
     )
     package static let configPublishedRecords = Metric(
         "config_published_records_total",
         .counter,
-        "Records of config.published that were read and could be used."
+        "Valid records read from config.published."
     )
     package static let configAnnouncements = Metric(
         "config_announcements_total",
         .counter,
-        "Versions that were announced to PUSH_RC."
+        "Versions announced to PUSH_RC."
     )
     package static let configAnnouncementDelay = Metric(
         "config_announcement_delay_seconds",
         .histogram,
-        "From a publish to its announcement, of templates that are kept here."
+        "Time from a publish to its announcement, of templates stored here."
     )
     package static let configRows = Metric(
         "config_rows_total",
         .counter,
-        "Templates that others wrote into the table, by what was found of them."
+        "Templates written to the table by other systems, by result of their validation."
     )
     package static let configFetches = Metric(
         "config_fetches_total",
@@ -370,7 +370,7 @@ package struct Metric: Hashable, Sendable {
     package static let configStreams = Metric(
         "config_streams",
         .gauge,
-        "Clients that listen for announcements now."
+        "Clients that listen for announcements."
     )
     package static let configPublishes = Metric(
         "config_publishes_total",
@@ -380,17 +380,17 @@ package struct Metric: Hashable, Sendable {
     package static let jwksFetches = Metric(
         "jwks_fetches_total",
         .counter,
-        "Times that an issuer was asked for its keys, by what came of it."
+        "Key fetches from issuers, by result."
     )
     package static let jwksAge = Metric(
         "jwks_age_seconds",
         .gauge,
-        "Age of the oldest keys of an issuer that tokens are checked by."
+        "Age of the oldest issuer keys that verify tokens."
     )
     package static let outboxRelayed = Metric(
         "outbox_relayed_total",
         .counter,
-        "Outbox rows that reached Kafka."
+        "Outbox rows relayed to Kafka."
     )
     package static let installationsSaved = Metric(
         "installations_saved_total",
@@ -400,7 +400,7 @@ package struct Metric: Hashable, Sendable {
     package static let installationsSilenced = Metric(
         "installations_silenced_total",
         .counter,
-        "Installations not valid any more, as they were silent for long."
+        "Installations invalidated, as they were silent for long."
     )
     package static let installationsExpired = Metric(
         "installations_expired_total",

@@ -1,6 +1,6 @@
 internal import Synchronization
 
-/// Only goes up.
+/// A metric that only rises.
 package final class Counter: Sendable {
     private let total = Atomic<Int>(0)
 
@@ -8,7 +8,7 @@ package final class Counter: Sendable {
     package var value: Int { total.load(ordering: .relaxed) }
 }
 
-/// Goes up and down.
+/// A metric that rises and falls.
 package final class Gauge: Sendable {
     private let current = Atomic<Int>(0)
 
@@ -17,7 +17,7 @@ package final class Gauge: Sendable {
     package var value: Int { current.load(ordering: .relaxed) }
 }
 
-/// Counts durations into buckets; kept in nanoseconds, shown in seconds.
+/// Counts durations into buckets; stored in nanoseconds, shown in seconds.
 package final class Histogram: Sendable {
     package static let latencyBounds: [Double] = [
         0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30,
@@ -50,7 +50,7 @@ package final class Histogram: Sendable {
         observe(Double(seconds) + Double(attoseconds) * 1e-18)
     }
 
-    /// Each bound with how many were at or below it, then all, then their sum.
+    /// Returns each bound with the count at or below it, then the total count, then the sum.
     fileprivate func snapshot() -> (cumulative: [(Double, Int)], count: Int, sum: Double) {
         let state = lock.withLock { unsafe self.state }
         var total = 0
@@ -63,8 +63,8 @@ package final class Histogram: Sendable {
     }
 }
 
-/// What a process measures, as Prometheus' text. Ask for an instrument once and keep it: the
-/// look-up takes a lock. Label values must come from closed sets.
+/// The metrics of a process, as Prometheus' text. Look a metric up once and retain it: the look-up
+/// takes a lock. Label values must come from closed sets.
 package final class Metrics: Sendable {
     private enum Instrument {
         case counter(Counter)
@@ -73,7 +73,7 @@ package final class Metrics: Sendable {
     }
 
     private let lock = Lock()
-    /// By metric, then by its labels as they are printed.
+    /// The metrics by name, then by their labels as printed.
     nonisolated(unsafe) private var instruments: [Metric: [String: Instrument]] = [:]
 
     package init() {}
@@ -121,7 +121,7 @@ package final class Metrics: Sendable {
         }
     }
 
-    /// The text of `GET /metrics`: `text/plain; version=0.0.4`.
+    /// Renders the text of `GET /metrics`: `text/plain; version=0.0.4`.
     package func exposition() -> String {
         let all = lock.withLock { unsafe instruments }
         var text = ""

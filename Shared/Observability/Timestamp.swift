@@ -1,4 +1,4 @@
-/// A moment in UTC as RFC 3339 text with milliseconds: `2026-11-20T21:04:05.123Z`.
+/// A time in UTC, rendered as RFC 3339 with milliseconds: `2026-11-20T21:04:05.123Z`.
 package struct Timestamp: Sendable, Equatable {
     package let secondsSince1970: Int
     package let milliseconds: Int
@@ -15,7 +15,8 @@ package struct Timestamp: Sendable, Equatable {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// Days to civil date: Howard Hinnant's `civil_from_days`, eras of 400 years from March.
+    /// Appends the civil date and time: Howard Hinnant's `civil_from_days`, eras of 400 years from
+    /// March.
     func append(to text: inout [UInt8]) {
         let days = Int((Double(secondsSince1970) / 86_400).rounded(.down))
         let second = secondsSince1970 - days * 86_400
@@ -46,13 +47,13 @@ package struct Timestamp: Sendable, Equatable {
     }
 }
 
-/// In digits, with zeros before where it has fewer than `width`.
+/// Appends digits, with leading zeros up to `width`.
 private func appendDigits(_ number: Int, _ width: Int, to text: inout [UInt8]) {
     if number >= 10 || width > 1 { appendDigits(number / 10, width - 1, to: &text) }
     text.append(UInt8(ascii: "0") + UInt8(abs(number % 10)))
 }
 
-/// In two digits; not negative, and below 100.
+/// Appends two digits of a number in 0..<100.
 private func appendPair(_ number: Int, to text: inout [UInt8]) {
     text.append(UInt8(ascii: "0") + UInt8(number / 10))
     text.append(UInt8(ascii: "0") + UInt8(number % 10))

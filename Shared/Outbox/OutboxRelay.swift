@@ -2,15 +2,17 @@ package import EventLoop
 package import Kafka
 package import Observability
 import PushCore
-package import PushStorage
 import ServiceKit
+package import Storage
 
-/// Brings accepted pushes from the outbox to Kafka: claims, produces, deletes once acknowledged.
+/// Relays accepted pushes from the outbox to Kafka: claims, produces, deletes once acknowledged.
 ///
-/// Authority: it alone empties the outbox. Several relays share the rows, each claimed for a time. A
-/// crash between the acknowledgement and the delete sends a record twice, which the event's key
-/// absorbs. A record that the broker does not take waits, longer each time, and others pass it.
-/// Shutdown: the round that is under way ends; what it did not deliver stays in the outbox.
+/// Authority: only the relay empties the outbox. Several relays share the rows, each claimed for a
+/// time. A crash between the acknowledgement and the delete sends a record twice; the event's key
+/// deduplicates it. A record that the broker does not accept waits with growing delays, and others
+/// overtake it.
+///
+/// Shutdown: the present round ends; undelivered records stay in the outbox.
 package actor OutboxRelay: ServicePart {
     private nonisolated let loop: EventLoop
     package nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -19,10 +21,10 @@ package actor OutboxRelay: ServicePart {
 
     package nonisolated let name = "outbox-relay"
 
-    /// How long without a word a relay waits before it looks by itself.
+    /// The poll interval without notifications.
     private static let idleWait = Duration.seconds(1)
     private static let batch = 500
-    /// For the producer: within the lease of what is claimed, and within a stop's grace.
+    /// The producer's timeout: within the lease of the claims, and within a stop's grace period.
     package static let deliveryTimeout: Duration = .seconds(OutboxStore.leaseSeconds - 5)
 
     private let database: PushDatabase
@@ -45,7 +47,7 @@ package actor OutboxRelay: ServicePart {
         relayed = metrics.counter(.outboxRelayed)
         worker = ClaimWorker(
             "the outbox cannot be brought to Kafka",
-            wokenBy: Bell(on: loop),
+            wokenBy: WakeUp(on: loop),
             listening: { ring in
                 try await database.onNotification(.outbox) { _ in ring() }
             },
@@ -59,21 +61,21 @@ package actor OutboxRelay: ServicePart {
         await worker.run {
             let claimed = try await database.outbox.claim(limit: Self.batch)
             try await bring(claimed)
-            // What comes after one with an order key could not be claimed before.
+            // Records after one with an order key could not be claimed before.
             if claimed.contains(where: \.isOrdered) { return .again }
             // A notification may be missed while the listener reconnects.
             return claimed.count < Self.batch ? .sleep(atMost: Self.idleWait) : .again
         }
     }
 
-    /// Hands claimed records to Kafka and writes down what it said of each.
+    /// Produces claimed records to Kafka and stores the result of each.
     ///
-    /// - Throws: `RelayError` when Kafka could not be asked about some.
+    /// - Throws: `RelayError` if Kafka was unavailable for some.
     private func bring(_ claimed: [ClaimedOutboxRecord]) async throws {
         guard !claimed.isEmpty else { return }
         let (said, trouble) = await produce(claimed)
         let verdicts = Array(zip(claimed, said))
-        // In a task of its own: a stop must not leave what was acknowledged to be sent again.
+        // In a task of its own: a stop must not leave acknowledged records to be sent again.
         let database = database
         try await Task(executorPreference: loop) {
             try await database.outbox.finish(verdicts)
@@ -84,20 +86,20 @@ package actor OutboxRelay: ServicePart {
         }
     }
 
-    /// - Returns: A verdict each, and why Kafka could not be asked where it could not.
-    private func produce(_ claimed: [ClaimedOutboxRecord]) async -> ([OutboxVerdict], String?) {
+    /// - Returns: A verdict for each, and why Kafka was unavailable, if it was.
+    private func produce(_ claimed: [ClaimedOutboxRecord]) async -> ([OutboxResult], String?) {
         let outgoing = claimed.map { KafkaOutgoing($0.record) }
         do {
             let errors = try await producer.send(outgoing)
-            // Only a size is the record's own fault; all else is the broker's, or an operator's.
-            let verdicts = errors.map { error -> OutboxVerdict in
+            // Only the size is the record's own fault; all else is the broker's, or an operator's.
+            let verdicts = errors.map { error -> OutboxResult in
                 guard let error else { return .acknowledged }
                 return error.isTooLarge ? .refused : .unavailable
             }
             let refused = verdicts.count { $0 == .refused }
             if refused > 0 {
                 log.error(
-                    "records of the outbox are larger than Kafka takes; they are tried again later",
+                    "outbox records exceed Kafka's size limit; retrying later",
                     [.count: .integer(refused)]
                 )
             }

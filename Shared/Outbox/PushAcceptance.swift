@@ -4,19 +4,20 @@ package import PushCore
 package import PushEvents
 import PushProviders
 package import PushStorage
+package import Storage
 
-/// Takes pushes in, whoever asks for them: judged, and kept together with the record that will carry
-/// them to Kafka, in one transaction. Accepted means kept; what reaches Kafka is the relay's to say.
+/// Accepts pushes from any surface: validates them, and stores each together with its Kafka record,
+/// in one transaction. Accepted means stored; the relay is responsible for Kafka.
 ///
-/// Whether the caller may ask for it is for whoever calls to say first.
+/// The caller must check authorization first.
 package struct PushAcceptance: Sendable {
     let database: PushDatabase
     let topics: KafkaTopics
 
-    /// What is accepted must reach Kafka, whose brokers take a little over 1,000,000 bytes a record
-    /// where nobody has set another limit.
+    /// The limit of a record: accepted pushes must reach Kafka, whose brokers take a little over
+    /// 1,000,000 bytes a record by default.
     package static let maximumRecordBytes = 1_000_000
-    /// What may wait for its time at once, of one app.
+    /// The most scheduled pushes of one app.
     package static let maximumWaiting = 1000
 
     package init(_ database: PushDatabase, topics: KafkaTopics) {
@@ -24,10 +25,10 @@ package struct PushAcceptance: Sendable {
         self.topics = topics
     }
 
-    /// Whose time a request's times are judged by, and its rows are due by.
+    /// The clock by which a request's times are validated, and its rows become due.
     package var clock: DatabaseClock { database.clock }
 
-    /// What names an event: the same event twice is one push.
+    /// The identity of an event: the same event twice is one push.
     package struct Event: Sendable {
         package let app: String
         package let source: String
@@ -39,13 +40,13 @@ package struct PushAcceptance: Sendable {
             self.id = id
         }
 
-        /// An event that nothing names: every call is another.
+        /// Makes an event without an id: every call is another.
         package static func anonymous(app: String, source: String) -> Event {
             Event(app: app, source: source, id: Hex.encode(randomBytes(16)))
         }
     }
 
-    /// A push that can be sent, and its record; nothing of it is kept yet.
+    /// A valid push and its record; nothing of it is stored yet.
     package struct Judged: Sendable {
         package let push: NewPush
         package let record: OutgoingRecord
@@ -53,19 +54,20 @@ package struct PushAcceptance: Sendable {
         package var audience: PushRequest.Audience { push.request.audience }
     }
 
-    /// Reads a push request and weighs what it becomes.
+    /// Parses a push request and checks the size of its notifications.
     ///
     /// - Parameters:
-    ///   - body: The request, without what names an event.
-    ///   - event: Its name.
-    ///   - tellsID: `receipts` of its app: whether devices are told the push's id.
-    ///   - now: When it came in, by `clock`.
-    /// - Returns: What can be kept.
-    /// - Throws: `PushRequestError` for what cannot be sent, `PushTooLarge` for what nobody could get.
+    ///   - body: The request, without the event's identity.
+    ///   - event: The event's identity.
+    ///   - includesPushID: `receipts` of its app: whether devices get the push's id.
+    ///   - now: When it arrived, by `clock`.
+    /// - Returns: The push to store.
+    /// - Throws: `PushRequestError` if the request is invalid, `PushTooLarge` if no device could
+    ///   receive it.
     package func judge(
         _ body: JSONObject,
         _ event: Event,
-        tellsID: Bool,
+        includesPushID: Bool,
         now: Instant
     ) throws -> Judged {
         let request = try PushRequest.parse(body, now: now)
@@ -83,7 +85,7 @@ package struct PushAcceptance: Sendable {
             )
         }
         var sent = request
-        sent.tellsPushID = tellsID && PushIdentity.tellsID(source: event.source)
+        sent.includesPushID = includesPushID && PushIdentity.includesPushID(source: event.source)
         if let error = sent.tooLargeEverywhere(bytes: size) {
             throw PushTooLarge(description: "The push cannot be sent: \(error.description).")
         }
@@ -105,11 +107,11 @@ package struct PushAcceptance: Sendable {
         return Judged(push: push, record: record)
     }
 
-    /// Keeps a push. The same request key within five minutes is the same push, sent once; the same
-    /// event always is.
+    /// Stores a push. The same request key within five minutes is the same push, sent once; the
+    /// same event always is.
     ///
-    /// - Returns: The push as it is kept; that of the first time, where it is a repeat.
-    /// - Throws: `TooManyWaiting` where it would wait for its time beside too many others.
+    /// - Returns: The stored push; the first one, for a duplicate.
+    /// - Throws: `TooManyScheduled` if too many others are scheduled.
     package func accept(_ judged: Judged, requestKey: String? = nil) async throws -> StoredPush {
         try await database.pushes.accept(
             judged.push,
@@ -119,9 +121,9 @@ package struct PushAcceptance: Sendable {
         )
     }
 
-    /// Keeps pushes that are one to whoever asked for them, all or none; see `PushStore`.
+    /// Stores pushes that are one for the caller, all or none; see `PushStore`.
     ///
-    /// - Throws: `TooManyWaiting` where they would wait for their time beside too many others.
+    /// - Throws: `TooManyScheduled` if too many others are scheduled.
     package func accept(
         group eventID: String,
         neighbours: [String] = [],
@@ -138,7 +140,7 @@ package struct PushAcceptance: Sendable {
     }
 }
 
-/// Content that no platform of its audience takes, or a record that Kafka does not.
+/// Content too large for every platform of its audience, or a record too large for Kafka.
 package struct PushTooLarge: Error, Equatable, Sendable, CustomStringConvertible {
     package let description: String
 }

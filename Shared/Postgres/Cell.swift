@@ -1,4 +1,5 @@
-/// One value as the server sent it: text from statements, binary from COPY. Nil: it is not that.
+/// One value as the server sent it: text from statements, binary from COPY. Accessors are nil for a
+/// value of another type.
 struct Cell {
     let block: RowBlock
     let place: RowBlock.Place
@@ -10,7 +11,7 @@ struct Cell {
     var isBinary: Bool { block.isBinary }
     var count: Int { place.length }
 
-    /// A binary number of all its bytes, big-endian.
+    /// The big-endian binary number of all bytes.
     private var bigEndian: UInt64 {
         var value: UInt64 = 0
         for index in range { value = value << 8 | UInt64(block.bytes[index]) }
@@ -35,7 +36,7 @@ struct Cell {
         }
     }
 
-    /// Without the detour through a String, for this is what is read most.
+    /// Parsed without a String, as it is the most frequent type.
     private var decimal: Int? {
         let isNegative = bytes.first == UInt8(ascii: "-")
         let digits = isNegative ? bytes.dropFirst() : bytes
@@ -43,7 +44,7 @@ struct Cell {
         var value = 0
         for digit in digits {
             guard (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(digit) else { return nil }
-            // Downwards, as the least Int has no positive twin.
+            // Negative, as the least Int has no positive counterpart.
             let (tens, overflowsTens) = value.multipliedReportingOverflow(by: 10)
             let (sum, overflows) = tens.subtractingReportingOverflow(
                 Int(digit - UInt8(ascii: "0"))
@@ -81,7 +82,7 @@ struct Cell {
         }
     }
 
-    /// Of a `bytea` its bytes; of anything else those of its text.
+    /// The bytes of a `bytea`; for other types those of the text.
     var rawBytes: [UInt8]? {
         guard type == TypeOID.bytea, !isBinary else { return Array(bytes) }
         guard bytes.starts(with: "\\x".utf8), bytes.count % 2 == 0 else { return nil }
@@ -98,7 +99,7 @@ struct Cell {
         return decoded
     }
 
-    /// Binary `jsonb` begins with its version, 1, which no JSON text does.
+    /// The JSON bytes. Binary `jsonb` begins with its version, 1, which no JSON text does.
     var jsonBytes: [UInt8] {
         Array(isBinary && bytes.first == 1 ? bytes.dropFirst() : bytes)
     }
@@ -125,7 +126,7 @@ struct Cell {
         return overflow ? nil : sum
     }
 
-    /// The elements of a one-dimensional array; text form only. Nil inside is NULL.
+    /// The elements of a one-dimensional array; text form only. A nil element is NULL.
     var arrayElements: [String?]? {
         guard !isBinary else { return nil }
         return ArrayText.parse(bytes)
@@ -140,9 +141,9 @@ struct Cell {
     }
 }
 
-/// Postgres' text of an array, as in `{a,"b c",NULL}`.
+/// Postgres' text form of an array, as in `{a,"b c",NULL}`.
 enum ArrayText {
-    /// - Returns: Nil for what is no one-dimensional array from index 1.
+    /// - Returns: Nil if it is not a one-dimensional array from index 1.
     static func parse(_ bytes: ArraySlice<UInt8>) -> [String?]? {
         guard bytes.first == UInt8(ascii: "{"), bytes.last == UInt8(ascii: "}"), bytes.count > 1
         else { return nil }

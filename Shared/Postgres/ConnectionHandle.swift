@@ -2,21 +2,22 @@ import CPQ
 import Glibc
 
 /// Sole owner of one `PGconn *`; `PQfinish` runs when the object dies. Confined to one thread at a
-/// time: it is made on libuv's pool and lives on its loop from then on. No call blocks but `start`.
+/// time: it is made on libuv's pool and lives on its loop from then on. Only
+/// `init(connecting:applicationName:)` blocks.
 @safe
 final class ConnectionHandle: @unchecked Sendable {
     private let pointer: OpaquePointer
 
     /// Begins to connect. Blocks: it resolves names and reads certificates.
     ///
-    /// - Throws: `PostgresError.connect`, also for a URI that cannot be read.
+    /// - Throws: `PostgresError.connect`, also for an invalid URI.
     init(connecting uri: String, applicationName: String) throws(PostgresError) {
-        // The last one wins: what the URI says goes before these defaults, but for the encoding.
+        // The last one wins: the URI precedes these defaults, except for the encoding.
         let parameters = [
             ("fallback_application_name", applicationName), ("keepalives_idle", "10"),
             ("keepalives_interval", "5"), ("keepalives_count", "3"),
             ("tcp_user_timeout", "15000"),
-            // Of several hosts the one that is not a standby.
+            // Of several hosts, the one that is not a standby.
             ("target_session_attrs", "read-write"), ("dbname", uri), ("client_encoding", "UTF8"),
         ]
         let made = unsafe withCStrings(parameters.map(\.0)) { keywords in
@@ -29,7 +30,7 @@ final class ConnectionHandle: @unchecked Sendable {
         }
         unsafe pointer = made
         if unsafe PQstatus(pointer) == CONNECTION_BAD { throw .connect(libpq: errorText) }
-        // A notice is for people at a terminal; libpq's default writes it to standard error.
+        // Notices are for terminals; libpq's default writes them to standard error.
         unsafe PQsetNoticeReceiver(pointer, { _, _ in }, nil)
     }
 
@@ -37,7 +38,7 @@ final class ConnectionHandle: @unchecked Sendable {
 
     enum Step { case readable, writable, connected, failed }
 
-    /// The descriptor may be another after each call: stop watching it before.
+    /// Continues to connect. The descriptor may change with each call: stop watching it before.
     func pollConnecting() -> Step {
         switch unsafe PQconnectPoll(pointer) {
         case PGRES_POLLING_READING: return .readable
@@ -52,16 +53,16 @@ final class ConnectionHandle: @unchecked Sendable {
         unsafe PQerrorMessage(pointer).map { unsafe String(cString: $0) } ?? ""
     }
     var usesTLS: Bool { unsafe PQsslInUse(pointer) != 0 }
-    /// False once libpq has found the connection gone and closed its socket, which nobody else is
-    /// told of; also where it found so while it wrote.
+    /// Whether libpq has not found the connection gone. It closes the socket then, without any
+    /// other notice; also if it finds so while it writes.
     var isAlive: Bool { unsafe PQstatus(pointer) != CONNECTION_BAD }
     var isBusy: Bool { unsafe PQisBusy(pointer) != 0 }
-    /// Outside any transaction, with nothing being sent.
+    /// Whether the connection is outside any transaction, with no statement being sent.
     var isIdle: Bool { unsafe PQtransactionStatus(pointer) == PQTRANS_IDLE }
 
     func setNonblocking() -> Bool { unsafe PQsetnonblocking(pointer, 1) == 0 }
     func enterPipeline() -> Bool { unsafe PQenterPipelineMode(pointer) == 1 }
-    /// Only when nothing is in flight.
+    /// Only if nothing is in flight.
     func exitPipeline() -> Bool { unsafe PQexitPipelineMode(pointer) == 1 }
     func sendSync() -> Bool { unsafe PQpipelineSync(pointer) == 1 }
     func consumeInput() -> Bool { unsafe PQconsumeInput(pointer) == 1 }
@@ -86,7 +87,7 @@ final class ConnectionHandle: @unchecked Sendable {
 
     func sendScript(_ sql: String) -> Bool { unsafe PQsendQuery(pointer, sql) == 1 }
 
-    /// Prepares a statement for parameters of some types; 0: as the statement says.
+    /// Prepares a statement for given parameter types; 0: as the statement says.
     func sendPrepare(name: String, sql: String, _ types: [UInt32]) -> Bool {
         unsafe types.withUnsafeBufferPointer { types in
             unsafe PQsendPrepare(pointer, name, sql, Int32(types.count), types.baseAddress) == 1
@@ -133,14 +134,14 @@ final class ConnectionHandle: @unchecked Sendable {
     }
 
     enum CopyData {
-        /// One message's bytes were passed on.
+        /// One message was passed on.
         case data
         case wait
         case end
         case failed
     }
 
-    /// Passes the next message of a COPY TO to `body`, which must copy what it keeps.
+    /// Passes the next message of a COPY TO to `body`, which must copy the bytes it needs.
     func getCopyData(_ body: (UnsafeRawBufferPointer) -> Void) -> CopyData {
         var buffer: UnsafeMutablePointer<CChar>?
         let count = unsafe PQgetCopyData(pointer, &buffer, 1)
@@ -156,9 +157,9 @@ final class ConnectionHandle: @unchecked Sendable {
         }
     }
 
-    // MARK: Beside the statements
+    // MARK: Notifications and cancellation
 
-    /// The next notification's channel and payload.
+    /// Returns the next notification's channel and payload.
     func nextNotification() -> (channel: String, payload: String)? {
         guard let notification = unsafe PQnotifies(pointer) else { return nil }
         defer { unsafe PQfreemem(notification) }
@@ -166,13 +167,13 @@ final class ConnectionHandle: @unchecked Sendable {
         return unsafe (String(cString: notification.pointee.relname), payload ?? "")
     }
 
-    /// What `PQcancel` needs, once.
+    /// Makes the handle for one `PQcancel`.
     func makeCancellation() -> Cancellation? {
         unsafe PQgetCancel(pointer).map { unsafe Cancellation(adopting: $0) }
     }
 }
 
-/// Sole owner of one `PGcancel *`, which may be used on any thread.
+/// Sole owner of one `PGcancel *`. Thread-safe.
 @safe
 final class Cancellation: @unchecked Sendable {
     private let pointer: OpaquePointer
@@ -180,13 +181,13 @@ final class Cancellation: @unchecked Sendable {
     init(adopting pointer: OpaquePointer) { unsafe self.pointer = pointer }
     deinit { unsafe PQfreeCancel(pointer) }
 
-    /// Asks the server to end what the connection is running; does not block.
+    /// Asks the server to end the running statement; does not block.
     ///
-    /// `PQcancel` makes a connection of its own and waits for the server to close it, 2 ms or, where
+    /// `PQcancel` makes a connection of its own and waits for the server to close it, 2 ms or, if
     /// the server hangs, for ever: so it gets a thread of its own, not one of libuv's few. A
     /// connection has one at a time.
     ///
-    /// - Parameter sent: Called on that thread, whatever came of it.
+    /// - Parameter sent: Called on that thread, whatever the result.
     func request(_ sent: @escaping @Sendable () -> Void) {
         let work = unsafe Unmanaged.passRetained(CancellationWork(self, sent))
         var thread = pthread_t()
@@ -229,17 +230,17 @@ final class Cancellation: @unchecked Sendable {
 }
 
 /// A statement's parameters, in one block that libpq reads once. One value encodes one statement
-/// after the other, so that none of them costs an allocation.
+/// after the other, so that a statement costs no allocation.
 struct EncodedParameters {
     private var bytes: [UInt8] = []
     private var starts: [Int] = []
     private var lengths: [Int32] = []
     private var formats: [Int32] = []
-    /// Of each; 0: as the statement says.
+    /// The type of each parameter; 0: as the statement says.
     private(set) var types: [UInt32] = []
 
     mutating func clear() {
-        // What one statement of many megabytes needed is not kept for the next.
+        // The memory for one statement of many megabytes is not retained for the next.
         bytes.removeAll(keepingCapacity: bytes.capacity <= 1 << 20)
         starts.removeAll(keepingCapacity: true)
         lengths.removeAll(keepingCapacity: true)
@@ -247,7 +248,7 @@ struct EncodedParameters {
         types.removeAll(keepingCapacity: true)
     }
 
-    /// Forgets those before.
+    /// Replaces the previous values.
     ///
     /// - Throws: `PostgresError.encoding`.
     mutating func encode(_ values: [PostgresValue]) throws(PostgresError) {
@@ -303,7 +304,7 @@ struct EncodedParameters {
     }
 }
 
-/// Lends C an array of strings that ends with NULL.
+/// Passes C an array of strings that ends with NULL.
 private func withCStrings<Result>(
     _ strings: [String],
     _ body: (UnsafePointer<UnsafePointer<CChar>?>?) -> Result
@@ -326,11 +327,11 @@ private func withCStrings<Result>(
 }
 
 extension PostgresConfiguration {
-    /// What is wrong with a connection URI, without showing any of it; `nil` where libpq can read it
-    /// and its ports are ports. Talks to nobody.
+    /// Returns the error of a connection URI, without showing any of it; `nil` if libpq can read it
+    /// and its ports are valid. Does not connect.
     package static func problem(ofURI uri: String) -> String? {
         let expected = "it takes postgresql://user:password@host:5432/database"
-        // Owned here until freed; the text of libpq's own error may hold the password.
+        // Owned here until freed; the message of libpq's own error may contain the password.
         var error: UnsafeMutablePointer<CChar>?
         let options = unsafe PQconninfoParse(uri, &error)
         unsafe PQfreemem(error)
@@ -348,7 +349,7 @@ extension PostgresConfiguration {
                 omittingEmptySubsequences: true
             )
             guard ports.allSatisfy({ UInt16($0) ?? 0 > 0 }) else {
-                return "names a port that is none; \(expected)"
+                return "has an invalid port; \(expected)"
             }
         }
         return nil

@@ -1,10 +1,10 @@
 import EventLoop
 
-/// How one slot's connections begin. Confined to the loop.
+/// The start of one slot's connections. Confined to the loop.
 ///
-/// Resolving a name blocks a thread of libuv's pool and cannot be cut short. So an attempt that has
-/// waited long enough fails and leaves it to go on, and the next attempt waits for that same one:
-/// a resolver that hangs costs one thread a slot, never more.
+/// Resolving a name blocks a thread of libuv's pool and cannot be cut short. So an attempt that
+/// times out fails and leaves it running, and the next attempt waits for the same resolution: a
+/// hanging resolver costs one thread a slot, never more.
 final class ConnectionStart: @unchecked Sendable {
     private let loop: EventLoop
     private let make: @Sendable () throws -> ConnectionHandle
@@ -12,14 +12,14 @@ final class ConnectionStart: @unchecked Sendable {
     private var waiter: CheckedContinuation<ConnectionHandle, any Error>?
 
     /// - Parameters:
-    ///   - loop: Where it lives.
+    ///   - loop: The loop that it is confined to.
     ///   - make: Blocks; run off the loop.
     init(on loop: EventLoop, _ make: @escaping @Sendable () throws -> ConnectionHandle) {
         self.loop = loop
         self.make = make
     }
 
-    /// One caller at a time.
+    /// Returns a handle that has begun to connect. One caller at a time.
     ///
     /// - Throws: `PostgresError.connect`; `CancellationError`.
     func handle(
@@ -60,7 +60,7 @@ final class ConnectionStart: @unchecked Sendable {
                 result = .failure(error)
             }
             isRunning = false
-            // Where nobody waits, in a pause between attempts, it is let go: the next is quick.
+            // Without a waiter, during a backoff, the handle is dropped: the next one is quick.
             finish(result)
         }
     }

@@ -1,5 +1,5 @@
-/// Cells of a binary COPY, one after the other. Each writer gives a cell the form of one type; the
-/// server refuses a COPY whose cells are not those of its columns.
+/// Cells of a binary COPY, one after the other. Each writer encodes a cell of one type; the server
+/// refuses a COPY whose cells do not match its columns.
 package struct CopyCells: Sendable {
     private(set) var bytes: [UInt8] = []
 
@@ -7,10 +7,10 @@ package struct CopyCells: Sendable {
 
     package mutating func null() { append(Int32(-1)) }
 
-    /// Cells that were written before.
+    /// Appends cells that were encoded before.
     package mutating func append(_ cells: CopyCells) { append(encoded: cells.bytes) }
 
-    /// For `text`, `varchar` and `json`; the server refuses a NUL.
+    /// Appends a cell for `text`, `varchar` or `json`; the server refuses a NUL.
     package mutating func text(_ text: String) {
         append(Int32(truncatingIfNeeded: text.utf8.count))
         bytes.append(contentsOf: text.utf8)
@@ -20,7 +20,7 @@ package struct CopyCells: Sendable {
         if let text { self.text(text) } else { null() }
     }
 
-    /// JSON for `jsonb`, in its UTF-8; the server reads it.
+    /// Appends JSON for `jsonb`, as UTF-8; the server parses it.
     package mutating func jsonb(_ text: [UInt8]) {
         append(Int32(truncatingIfNeeded: text.count + 1))
         bytes.append(1)
@@ -51,7 +51,7 @@ package struct CopyCells: Sendable {
         bytes.append(isTrue ? 1 : 0)
     }
 
-    /// For `timestamptz`: microseconds since 1970.
+    /// Appends a cell for `timestamptz`: microseconds since 1970.
     package mutating func timestamp(_ microseconds: Int64) {
         append(Int32(8))
         append(microseconds &- TimestampText.postgresEpoch)
@@ -61,7 +61,7 @@ package struct CopyCells: Sendable {
         if let microseconds { timestamp(microseconds) } else { null() }
     }
 
-    /// For `date`: the day of those microseconds since 1970, in UTC.
+    /// Appends a cell for `date`: the day of those microseconds since 1970, in UTC.
     package mutating func date(_ microseconds: Int64) {
         let (days, rest) = (microseconds &- TimestampText.postgresEpoch)
             .quotientAndRemainder(dividingBy: TimestampText.microsecondsPerDay)
@@ -69,7 +69,7 @@ package struct CopyCells: Sendable {
         append(Int32(clamping: rest < 0 ? days - 1 : days))
     }
 
-    /// - Returns: False for what is no uuid; then there is no cell.
+    /// - Returns: False if it is not a uuid; no cell is appended then.
     package mutating func uuid(_ text: String) -> Bool {
         var digits: [UInt8] = []
         digits.reserveCapacity(32)
@@ -96,18 +96,18 @@ package struct CopyCells: Sendable {
     fileprivate mutating func reserve(_ count: Int) { bytes.reserveCapacity(count) }
 }
 
-/// Rows for `PostgresTransaction.copyIn`, encoded as they are appended: nothing is kept of a row but
-/// its bytes.
+/// Rows for `PostgresTransaction.copyIn`, encoded as they are appended: only their bytes are held.
 package struct CopyRows: Sendable {
-    /// How a row begins: the number of its cells, and those that are the same in every row.
+    /// The beginning of each row: the number of its cells, and those that are the same in every
+    /// row.
     private let head: [UInt8]
     private var cells = CopyCells()
     package private(set) var count = 0
 
     /// - Parameters:
-    ///   - columns: How many cells a row has.
+    ///   - columns: The number of cells of a row.
     ///   - constant: The first of them, the same in every row.
-    ///   - rows: How many there will be, about.
+    ///   - rows: The expected number of rows.
     package init(columns: Int, constant: CopyCells = CopyCells(), rows: Int = 0) {
         var head = CopyCells()
         head.append(Int16(clamping: columns))
@@ -117,14 +117,14 @@ package struct CopyRows: Sendable {
         cells.append(encoded: CopyEncoder.header)
     }
 
-    /// One row: `write` appends the cells behind the constant ones.
+    /// Appends one row: `write` appends the cells after the constant ones.
     package mutating func append(_ write: (inout CopyCells) throws -> Void) rethrows {
         cells.append(encoded: head)
         try write(&cells)
         count += 1
     }
 
-    /// All that a COPY takes.
+    /// Returns the whole input of a COPY.
     consuming func finish() -> [UInt8] {
         cells.append(encoded: CopyEncoder.trailer)
         return cells.bytes
@@ -132,15 +132,16 @@ package struct CopyRows: Sendable {
 }
 
 extension PostgresTransaction {
-    /// `COPY table (columns) FROM STDIN (FORMAT binary)` as a part of the transaction: the cheapest
-    /// way to insert many rows.
+    /// Runs `COPY table (columns) FROM STDIN (FORMAT binary)` in the transaction: the cheapest way
+    /// to insert many rows.
     ///
     /// - Parameters:
     ///   - table: Its name, with or without a schema; quoted here.
-    ///   - columns: Those that the rows have cells for, in their order.
+    ///   - columns: The columns of the rows' cells, in their order.
     ///   - rows: Sent as they are.
     /// - Returns: How many rows were copied.
-    /// - Throws: `PostgresError`; `CancellationError`. The transaction can only be rolled back then.
+    /// - Throws: `PostgresError`; `CancellationError`. The transaction can only be rolled back
+    ///   then.
     package func copyIn(table: String, columns: [String], _ rows: CopyRows) async throws -> Int {
         let name = table.split(separator: ".").map { quotedIdentifier($0) }.joined(separator: ".")
         let list = columns.map { quotedIdentifier($0) }.joined(separator: ", ")

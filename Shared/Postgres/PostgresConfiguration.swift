@@ -1,40 +1,40 @@
-/// How a pool reaches its server and what it may hold.
+/// How a pool reaches its server, and its limits.
 package struct PostgresConfiguration: Sendable {
-    /// A libpq connection URI; TLS is as its `sslmode` says. Secret.
+    /// A libpq connection URI; its `sslmode` decides about TLS. Secret.
     package var uri: String
-    /// Connections in all, 2...1000; the listener's, when there is one, comes on top. A quarter of
-    /// them are shared and pipelined, the others are lent to one transaction, stream or COPY at a
-    /// time and are opened when first wanted. More shared ones gain nothing.
+    /// The number of connections, 2...1000; the listener's, if there is one, is additional. A
+    /// quarter of them are shared and pipelined, the others are lent to one transaction, stream or
+    /// COPY at a time and are opened when first needed. More shared ones gain nothing.
     package var connections: Int
-    /// What `pg_stat_activity` shows.
+    /// The name in `pg_stat_activity`.
     package var applicationName: String
-    /// The server ends a statement after this long; 0: never.
+    /// The time after which the server ends a statement; 0: never.
     package var statementTimeout: Duration
-    /// The server ends a wait for a lock after this long; 0: never.
+    /// The time after which the server ends a wait for a lock; 0: never.
     package var lockTimeout: Duration
-    /// The server ends a connection whose transaction waits for its client for so long, or that does
-    /// not take what it is sent; 0: never. For those whose locks others wait for: a process that is
-    /// stopped or cut off keeps its own until then.
+    /// The time after which the server ends a connection whose transaction waits for its client, or
+    /// that does not read its results; 0: never. It protects those that wait for its locks: a
+    /// process that is stopped or cut off holds them until then.
     package var idleTransactionTimeout: Duration
-    /// For one attempt to connect, name resolution included.
+    /// The limit of one attempt to connect, name resolution included.
     package var connectTimeout: Duration
-    /// A stream or a COPY that waits for the server fails after this long without a word from it,
-    /// retryably; 0: never. Such statements have no statement timeout; this is for a server that
-    /// hangs. Longer than the longest pause that a sort or a lock may make. The time that the
-    /// caller's own body takes does not count.
+    /// The time without any bytes from the server after which a stream or a COPY fails, retryably;
+    /// 0: never. Such statements have no statement timeout; this is for a server that hangs. It
+    /// must be longer than the longest pause of a sort or a lock. The time that the caller's own
+    /// body takes does not count.
     package var streamIdleTimeout: Duration
     /// How long a request waits for a connection before it fails, retryably.
     package var acquireTimeout: Duration
-    /// What else each connection sets when it is made: names and values that the program knows.
+    /// Further settings of each new connection: names and values that the program knows.
     package var settings: [(name: String, value: String)]
-    /// Schema names, separated by commas; nil: what the server or the URI says.
+    /// Schema names, separated by commas; nil: the default of the server or the URI.
     package var searchPath: String?
-    /// Requests that may wait or be in flight at once, and transactions that may wait; one more
-    /// fails, retryably.
+    /// The most requests that wait or are in flight at once, and the most waiting transactions; a
+    /// further one fails, retryably.
     package var maximumPending: Int
-    /// Statements that a connection keeps prepared; the least recently used goes first.
+    /// The most prepared statements of a connection; the least recently used is evicted first.
     package var maximumPrepared: Int
-    /// After this long `close` gives up on what is in flight.
+    /// The time after which `close` gives up on requests in flight.
     package var drainTimeout: Duration
 
     package init(
@@ -72,9 +72,9 @@ package struct PostgresConfiguration: Sendable {
     var sharedConnections: Int { max(1, connections / 4) }
     var exclusiveConnections: Int { max(1, connections - sharedConnections) }
 
-    /// What each new connection is told first, as one script. Nothing that a statement depends on
-    /// is left to the server's own configuration. Statements are short and many: compiling one
-    /// (`jit`) takes a hundred times as long as running it.
+    /// The script that sets up each new connection. Nothing that a statement depends on is left to
+    /// the server's own configuration. Statements are short and many: compiling one (`jit`) takes a
+    /// hundred times as long as running it.
     var sessionScript: String {
         var script = """
             SET client_encoding TO 'UTF8'; SET timezone TO 'UTC'; SET datestyle TO 'ISO, YMD';
@@ -86,8 +86,8 @@ package struct PostgresConfiguration: Sendable {
             """
         if idleTransactionTimeout > .zero {
             let limit = idleTransactionTimeout.wholeMilliseconds
-            // Of the last four a local socket knows nothing, and takes them in silence.
-            // By its name others find and end it, whatever the URI or the environment call it.
+            // A local socket ignores the last four silently. Operators and other processes find and
+            // end the connection by its name, whatever name the URI or the environment gives.
             let name = applicationName.replacing("'", with: "''")
             script += """
                  SET application_name TO '\(name)';
@@ -110,7 +110,7 @@ package struct PostgresConfiguration: Sendable {
     }
 }
 
-/// An SQL identifier in double quotes.
+/// Returns an SQL identifier in double quotes.
 package func quotedIdentifier(_ name: some StringProtocol) -> String {
     var quoted = "\""
     for character in name where character != "\0" {
@@ -121,7 +121,8 @@ package func quotedIdentifier(_ name: some StringProtocol) -> String {
 }
 
 extension Duration {
-    /// Rounded up, so that a limit above zero never becomes "no limit".
+    /// The duration in milliseconds, rounded up, so that a limit above zero never becomes "no
+    /// limit".
     var wholeMilliseconds: Int {
         let (seconds, attoseconds) = components
         guard seconds >= 0, attoseconds >= 0 else { return 0 }

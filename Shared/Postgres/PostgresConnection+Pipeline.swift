@@ -13,7 +13,7 @@ extension PostgresConnection {
     /// Whether nothing is in flight, and nothing waits to be sent.
     var isQuiet: Bool { ledger.isEmpty && groupSize == 0 && deallocations.isEmpty }
 
-    /// Only when nothing is in flight.
+    /// Only if nothing is in flight.
     func leavePipelineMode() throws(PostgresError) {
         if let brokenBy { throw brokenBy }
         guard mode == .pipeline, ledger.isEmpty, groupSize == 0, handle.exitPipeline() else {
@@ -25,7 +25,7 @@ extension PostgresConnection {
 
     // MARK: Sending
 
-    /// Sends it with all else of this turn; it is told at its Sync.
+    /// Sends a request with all others of this turn; it completes at its Sync.
     func submit(_ request: PostgresRequest) {
         guard mode == .pipeline else {
             request.finish(.failure(PostgresError.lost(brokenBy)))
@@ -48,7 +48,7 @@ extension PostgresConnection {
         if isShared, request.runsAlone || groupSize >= Self.maximumGroup { sendSync() }
     }
 
-    /// Its parameters were encoded just before.
+    /// Sends a request whose parameters were encoded just before.
     private func send(_ request: PostgresRequest) -> Bool {
         guard request.isPrepared else {
             ledger.sent(.member(request))
@@ -90,18 +90,18 @@ extension PostgresConnection {
         if groupSize > 0 { sendSync() }
         if !deallocations.isEmpty { sendDeallocations() }
         flush()
-        // Writing may have read: the socket will not say so again.
+        // Writing may have read: the socket will not signal it again.
         receive()
         failIfGone()
     }
 
-    /// A write that fails makes libpq read, and where that meets the end it closes the socket and
-    /// reports success: no event will ever come.
+    /// Fails a connection that is gone. A failed write makes libpq read; if that meets the end,
+    /// libpq closes the socket and reports success: no event will ever come.
     private func failIfGone() {
         if mode == .pipeline, !handle.isAlive { failFromLibpq() }
     }
 
-    /// In a group of their own, so that they cannot fail anyone.
+    /// Sends them in a group of their own, so that their errors cannot fail other requests.
     private func sendDeallocations() {
         let names = deallocations
         deallocations = []
@@ -120,7 +120,7 @@ extension PostgresConnection {
         case .done: watch?.interest = .readable
         case .more: watch?.interest = [.readable, .writable]
         case .failed:
-            // What the server said last may still be unread.
+            // The server's last messages may still be unread.
             _ = handle.consumeInput()
             receive()
             failFromLibpq()
@@ -134,7 +134,7 @@ extension PostgresConnection {
         if !readiness.isDisjoint(with: [.readable, .disconnected]) {
             lastProgress = .now
             isAlive = handle.consumeInput()
-            // OpenSSL may hold more than one read of libpq's took.
+            // OpenSSL may hold more than one read of libpq took.
             if isAlive, handle.usesTLS { isAlive = handle.consumeInput() }
         }
         receive()
@@ -150,7 +150,7 @@ extension PostgresConnection {
         var emptyAnswers = 0
         while mode == .pipeline, !ledger.isEmpty, !handle.isBusy {
             guard let result = handle.nextResult() else {
-                // The end of one command's results; again and again means that there is no more.
+                // The end of one command's results; repeated ends mean that there is no more.
                 ledger.commandEnded()
                 emptyAnswers += 1
                 if emptyAnswers > 2 { break }
@@ -159,10 +159,10 @@ extension PostgresConnection {
             emptyAnswers = 0
             take(result)
         }
-        tellNotifications()
+        deliverNotifications()
     }
 
-    private func tellNotifications() {
+    private func deliverNotifications() {
         while mode == .pipeline, let (channel, payload) = handle.nextNotification() {
             onNotification?(channel, payload)
         }
@@ -187,7 +187,7 @@ extension PostgresConnection {
             if error.kind == .connectionLost { return failFromLibpq() }
             if error.endsConnection { lastFatal = error }
             onServerError?(error)
-            // It says so and stays.
+            // A standby reports so and does not hang up.
             if error.isOfStandby { return failFromLibpq() }
             note(ledger.received(.failed(error)))
         case .aborted: note(ledger.received(.aborted))
@@ -197,13 +197,13 @@ extension PostgresConnection {
         }
     }
 
-    private func note(_ note: PipelineLedger<PostgresRequest>.Note) {
+    private func note(_ note: PipelineTracker<PostgresRequest>.Note) {
         switch note {
         case .nothing: break
         case .prepared(let sql): statements.prepared(sql)
         case .notPrepared(let sql): _ = statements.forget(sql)
         case .notDeallocated(let name):
-            // Were the connection's own state at fault, asking for ever would not help.
+            // If the connection's own state is at fault, repeating would not help.
             if deallocations.count < configuration.maximumPrepared { deallocations.append(name) }
         case .outOfStep:
             fail(PostgresError(.connectionLost, "the server's answers are out of step"))
@@ -215,7 +215,7 @@ extension PostgresConnection {
             return fail(PostgresError(.connectionLost, "the server's answers are out of step"))
         }
         if isShared, ledger.isEmpty, groupSize == 0, !handle.isIdle {
-            // A BEGIN or the like went through `execute`: it would swallow the others' work.
+            // A BEGIN or the like was run by `execute`: it would swallow the others' work.
             for (request, _) in verdicts {
                 request.finish(
                     .failure(PostgresError(.usage, "a transaction was begun through execute"))
@@ -224,13 +224,13 @@ extension PostgresConnection {
             return fail(PostgresError(.connectionLost, "the session was left in a transaction"))
         }
         for (request, verdict) in verdicts { conclude(request, verdict, of: verdicts.count) }
-        // What came before an UNLISTEN was done is told before a later LISTEN is.
-        if onNotification != nil { tellNotifications() }
+        // Notifications from before an UNLISTEN are delivered before a later LISTEN completes.
+        if onNotification != nil { deliverNotifications() }
     }
 
     private func conclude(
         _ request: PostgresRequest,
-        _ verdict: PipelineLedger<PostgresRequest>.Verdict,
+        _ verdict: PipelineTracker<PostgresRequest>.Verdict,
         of groupSize: Int
     ) {
         switch verdict {
@@ -267,7 +267,7 @@ extension PostgresConnection {
         submit(request)
     }
 
-    /// A cancellation meant for an earlier statement can hit a later one.
+    /// Whether it is a cancellation meant for an earlier statement, which can hit a later one.
     private func isStrayCancel(_ error: PostgresError) -> Bool {
         guard error.sqlState == "57014" else { return false }
         if isCancelling { return true }
@@ -277,8 +277,8 @@ extension PostgresConnection {
 
     // MARK: Cancelling
 
-    /// The request's task was cancelled. If the server is at work on it a little later it is asked
-    /// to stop; innocent members of its group then run again.
+    /// Notes that the request's task was cancelled. If the server is still working on it a little
+    /// later, it is asked to stop; innocent members of its group then run again.
     func cancel(_ request: PostgresRequest) {
         request.isCancelled = true
         cancelLater(request, after: .milliseconds(10))
@@ -294,25 +294,25 @@ extension PostgresConnection {
 }
 
 extension PostgresError {
-    /// The connection is of no more use. The server hangs up after it, at an administrator's or a
-    /// crash's shutdown, or where a transaction was left alone for too long; or it writes nothing,
-    /// being a standby since a failover, and the primary is found by connecting anew.
+    /// Whether the connection is of no more use. The server hangs up after the error, at an
+    /// administrator's or a crash's shutdown, or if a transaction was idle for too long; or it
+    /// cannot write, being a standby since a failover, and only a new connection finds the primary.
     var endsConnection: Bool {
         guard let sqlState else { return kind == .connectionLost }
         if isOfStandby { return true }
         return ["25P03", "57P01", "57P02", "57P03", "57P05", "08006", "08003"].contains(sqlState)
     }
 
-    /// "Cannot execute … in a read-only transaction", "… during recovery".
+    /// Whether the error is "Cannot execute … in a read-only transaction" or "… during recovery".
     var isOfStandby: Bool { kind == .server && sqlState == "25006" }
 
-    /// The statement as prepared no longer exists or fits; prepared anew it will.
+    /// Whether the prepared statement no longer exists or fits; it must be prepared again.
     var isStalePlan: Bool {
         sqlState == "26000" || (sqlState == "0A000" && detail.contains("cached plan"))
     }
 
-    /// An error of running together, not of the statement: deadlock, serialization, or one that
-    /// may not share an implicit transaction.
+    /// Whether the error came from sharing a group, not from the statement: deadlock,
+    /// serialization, or a statement that may not share an implicit transaction.
     var isOfTheGroup: Bool {
         sqlState == "40P01" || sqlState == "40001" || sqlState == "25001"
     }

@@ -1,14 +1,14 @@
 import EventLoop
 
-/// What needs a connection for itself: scripts, row streams, COPY. All of it in plain mode.
+/// Operations that need an exclusive connection: scripts, row streams, COPY. All in plain mode.
 extension PostgresConnection {
-    /// Writes out what libpq holds, reading meanwhile so that neither side waits for the other.
+    /// Flushes libpq's output, reading meanwhile so that neither side waits for the other.
     func flushPlain(isCancellable: Bool = true) async throws {
         while true {
             switch handle.flush() {
             case .done:
-                // A write that fails makes libpq close its socket and report success; what watches
-                // that socket must go at once, before another gets its number.
+                // A failed write makes libpq close its socket and report success; the watch of that
+                // socket must go at once, before another gets its number.
                 guard handle.isAlive else { throw broken() }
                 return
             case .failed: throw broken()
@@ -19,10 +19,10 @@ extension PostgresConnection {
         }
     }
 
-    /// Waits until libpq has a whole result, row or end.
+    /// Waits until libpq has a complete result, row or end.
     func waitForResult(isCancellable: Bool = true) async throws {
         while handle.isBusy {
-            // What has come already is taken without asking the loop.
+            // Received bytes are read without a turn of the loop.
             guard handle.consumeInput() else { throw broken() }
             guard handle.isBusy else { return }
             try await waitForInput(isCancellable: isCancellable)
@@ -73,7 +73,7 @@ extension PostgresConnection {
 
     // MARK: Rows, one at a time
 
-    /// Starts a statement whose rows `nextRows` hands out.
+    /// Starts a statement whose rows `nextRows` returns.
     func beginStream(_ sql: String, _ parameters: [PostgresValue]) async throws {
         currentColumns = nil
         try self.parameters.encode(parameters)
@@ -81,7 +81,7 @@ extension PostgresConnection {
         try await flushPlain()
     }
 
-    /// At most `limit` rows; the socket is read only as far as they need.
+    /// Reads at most `limit` rows, and no more from the socket than they need.
     ///
     /// - Returns: Nil when the statement is done.
     func nextRows(limit: Int) async throws -> RowBlock? {
@@ -115,10 +115,10 @@ extension PostgresConnection {
         return columns
     }
 
-    // MARK: Ending what was cut short
+    // MARK: Ending interrupted operations
 
-    /// Stops what the server does for this connection, unless it was the server that ended it, and
-    /// reads what is left. It takes 5 s at most; then the connection is closed instead.
+    /// Stops the server's work for this connection, unless the server itself ended it, and reads
+    /// the rest. It takes 5 s at most; then the connection is closed instead.
     func abandonPlain(after error: any Error) async {
         guard mode == .plain else { return }
         let timer = loop.schedule(after: .seconds(5)) {
@@ -154,9 +154,9 @@ extension PostgresConnection {
         }
     }
 
-    /// The next result, which must not be an error.
+    /// Reads the next result, which must not be an error.
     ///
-    /// - Returns: Its status, or nil when there is none.
+    /// - Returns: Its status, or nil if there is none.
     func nextStatus() async throws -> (status: ResultHandle.Status, affectedRows: Int)? {
         try await waitForResult()
         guard let result = handle.nextResult() else { return nil }
@@ -167,7 +167,7 @@ extension PostgresConnection {
         return (result.status, result.affectedRows)
     }
 
-    /// What to throw for a statement's error.
+    /// Returns the error to throw for a statement's error.
     private func failure(_ error: PostgresError) -> PostgresError {
         guard error.endsConnection else { return error }
         lastFatal = error

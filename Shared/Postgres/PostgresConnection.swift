@@ -1,18 +1,18 @@
 import EventLoop
 
-/// One connection of libpq's, driven by its loop. Confined to it.
+/// One libpq connection, driven by its loop. Confined to it.
 ///
 /// States: connecting → plain ⇄ pipeline → broken. In **pipeline** mode requests are sent as they
-/// come, and all that one turn of the loop has gathered is closed by one Sync. In **plain** mode
-/// one borrower at a time runs a script, a row stream or a COPY. It breaks once: whoever waits is
-/// told, and the object is thrown away; the pool opens another.
+/// come, and one Sync closes all that one turn of the loop has gathered. In **plain** mode one
+/// borrower at a time runs a script, a row stream or a COPY. It breaks once: all waiters get the
+/// error, and the object is discarded; the pool opens another.
 final class PostgresConnection: @unchecked Sendable {
     enum Mode { case connecting, plain, pipeline, broken }
 
     let loop: EventLoop
     let handle: ConnectionHandle
-    /// Shared: innocent members of a failed group run again. Else the group's error is theirs too,
-    /// for they belong to one transaction.
+    /// Whether innocent members of a failed group run again. Otherwise all get the group's error,
+    /// as they belong to one transaction.
     let isShared: Bool
     let configuration: PostgresConfiguration
 
@@ -21,29 +21,29 @@ final class PostgresConnection: @unchecked Sendable {
     var watch: DescriptorWatch?
 
     // Pipeline mode.
-    var ledger = PipelineLedger<PostgresRequest>()
+    var ledger = PipelineTracker<PostgresRequest>()
     var statements: StatementCache
     var deallocations: [String] = []
-    /// Of the request that is being sent; kept for its memory.
+    /// The parameters of the request being sent; stored to reuse their memory.
     var parameters = EncodedParameters()
     var groupSize = 0
     var isTurnScheduled = false
     var lastProgress = ContinuousClock.now
-    /// What the server said before it hung up.
+    /// The server's last message before it hung up.
     var lastFatal: PostgresError?
 
-    // Plain mode: who waits for the socket.
+    // Plain mode: the waiter for the socket.
     var socketWaiter: CheckedContinuation<Void, any Error>?
     private var waitingSince = ContinuousClock.now
     /// How long it may wait for the socket; zero: for ever.
     var silenceLimit = Duration.zero
 
-    // Cancelling what the server runs.
+    // Cancelling the running statement.
     private(set) var isCancelling = false
     private var cancelWaiters: [CheckedContinuation<Void, Never>] = []
     var lastCancel: ContinuousClock.Instant?
 
-    /// Of the stream or COPY that runs.
+    /// The columns of the running stream or COPY.
     var currentColumns: ColumnSet?
 
     private var brokenWaiters: [CheckedContinuation<Void, Never>] = []
@@ -51,7 +51,7 @@ final class PostgresConnection: @unchecked Sendable {
     /// Called for every error report of the server.
     var onServerError: ((PostgresError) -> Void)?
 
-    /// More would make a failed group dear: each of its members runs again.
+    /// The limit of a group: each member of a failed group runs again, so larger ones are costly.
     static let maximumGroup = 128
 
     private init(
@@ -73,10 +73,10 @@ final class PostgresConnection: @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - configuration: The pool's.
-    ///   - start: Of the same slot's attempts, one after the other.
+    ///   - start: Shared by all attempts of the slot.
     ///   - isShared: Whether failed groups run again.
     ///   - loop: The pool's.
-    /// - Returns: One in pipeline mode.
+    /// - Returns: A connection in pipeline mode.
     /// - Throws: `PostgresError.connect`.
     static func open(
         _ configuration: PostgresConfiguration,
@@ -127,7 +127,8 @@ final class PostgresConnection: @unchecked Sendable {
     }
 
     func watchSocket() {
-        // The watch is closed, and lets go of us, when the connection breaks: as each one does.
+        // The watch is closed, and releases us, when the connection breaks, which every connection
+        // does.
         watch = loop.watch(handle.descriptor) { self.ready($0) }
     }
 
@@ -145,8 +146,8 @@ final class PostgresConnection: @unchecked Sendable {
 
     // MARK: Waiting, outside the pipeline
 
-    /// - Throws: What broke the connection; `CancellationError` if the task is cancelled and this
-    ///   may be.
+    /// - Throws: The error that broke the connection; `CancellationError` if the task is cancelled
+    ///   and may be.
     func waitForSocket(
         _ interest: Readiness,
         isCancellable: Bool = true,
@@ -188,7 +189,7 @@ final class PostgresConnection: @unchecked Sendable {
 
     // MARK: Breaking
 
-    /// Ends the connection: whoever waits on it gets an error. Calling it again changes nothing.
+    /// Ends the connection: all its waiters get an error. A repeated call changes nothing.
     func fail(_ cause: PostgresError) {
         guard mode != .broken else { return }
         mode = .broken
@@ -209,7 +210,7 @@ final class PostgresConnection: @unchecked Sendable {
         onServerError = nil
     }
 
-    /// libpq reported that the connection is gone.
+    /// Fails the connection after libpq reported it gone.
     func failFromLibpq() {
         fail(lastFatal ?? .lost(PostgresError(.connectionLost, "", detail: handle.errorText)))
     }
@@ -217,14 +218,14 @@ final class PostgresConnection: @unchecked Sendable {
     var isUsable: Bool { mode == .plain || mode == .pipeline }
 
     func untilBroken() async {
-        // Looked at in the closure, before which the task may be queued once more.
+        // Checked in the closure, as the task may be queued once more before it.
         await withCheckedContinuation { waiter in
             if mode == .broken { waiter.resume() } else { brokenWaiters.append(waiter) }
         }
     }
 
-    /// A peer that is gone without a word: no answer although the server's own limit has passed,
-    /// or a stream's or COPY's limit of silence.
+    /// Closes the connection of a vanished peer: no answer although the server's own limit has
+    /// passed, or the silence limit of a stream or COPY.
     func checkProgress(at now: ContinuousClock.Instant) {
         if mode == .pipeline, !handle.isAlive { return failFromLibpq() }
         let (limit, since): (Duration, ContinuousClock.Instant)
@@ -236,14 +237,14 @@ final class PostgresConnection: @unchecked Sendable {
         case .pipeline, .plain, .connecting, .broken: return
         }
         guard now - since > limit else { return }
-        // It may only be slow: what nobody waits for any more need not go on.
+        // The server may only be slow: it should not continue a statement that no task waits for.
         cancelRunning()
         fail(PostgresError(.connectionLost, "the server does not answer"))
     }
 
     // MARK: Cancelling
 
-    /// Asks the server to end what it runs for this connection.
+    /// Asks the server to end the running statement of this connection.
     func cancelRunning() {
         guard !isCancelling, isUsable, let cancellation = handle.makeCancellation() else { return }
         isCancelling = true
@@ -251,7 +252,7 @@ final class PostgresConnection: @unchecked Sendable {
         cancellation.request { [loop] in loop.execute { self.cancellationIsSent() } }
     }
 
-    /// The server has taken the wish; what it does about it can still be a moment late.
+    /// Notes that the server has the cancellation; its effect can still be a moment late.
     private func cancellationIsSent() {
         isCancelling = false
         lastCancel = .now
@@ -259,7 +260,7 @@ final class PostgresConnection: @unchecked Sendable {
         cancelWaiters = []
     }
 
-    /// Returns when no cancellation is on its way any more, or the connection has broken.
+    /// Returns when no cancellation is in flight, or the connection has broken.
     func settleCancellation() async {
         await withCheckedContinuation { waiter in
             if isCancelling, mode != .broken {

@@ -4,14 +4,14 @@ import EventLoop
 // and each field as its length (Int32, -1: NULL) and bytes, then a count of -1. Postgres' manual,
 // "COPY", section "Binary Format".
 
-/// Reads a COPY TO, message by message; where rows end in it is none of its concern.
+/// Decodes a COPY TO, message by message; a row may span messages.
 struct CopyDecoder {
     private static let signature: [UInt8] = Array("PGCOPY\n".utf8) + [0xFF, 0x0D, 0x0A, 0x00]
 
     private let columnNames: [String]
     private var columns: ColumnSet?
     private var rows = RowBlockBuilder(columns: RowBlock.empty.columns)
-    /// The beginning of what came in part.
+    /// The beginning of an incomplete row.
     private var pending: [UInt8] = []
     private var hasHeader = false
     private var isFinished = false
@@ -20,10 +20,10 @@ struct CopyDecoder {
 
     var rowCount: Int { rows.rowCount }
 
-    /// - Returns: False for what is not that format.
+    /// - Returns: False if the format is invalid.
     mutating func receive(_ message: UnsafeRawBufferPointer) -> Bool {
         if pending.isEmpty {
-            // As Postgres sends it: a message is a row, and nothing is copied but once.
+            // Postgres sends one row a message, so each byte is copied only once.
             guard let used = unsafe decode(message) else { return false }
             unsafe pending.append(contentsOf: UnsafeRawBufferPointer(rebasing: message[used...]))
             return true
@@ -46,7 +46,7 @@ struct CopyDecoder {
         return full.finish()
     }
 
-    /// - Returns: How much of it was whole; nil for what is not that format.
+    /// - Returns: The length of the complete part; nil if the format is invalid.
     private mutating func decode(_ bytes: UnsafeRawBufferPointer) -> Int? {
         var position = 0
         if !hasHeader {
@@ -76,13 +76,13 @@ struct CopyDecoder {
             case .malformed: return nil
             }
         }
-        // What follows the end is not looked at.
+        // Bytes after the end are ignored.
         return isFinished ? bytes.count : position
     }
 
     private enum Row { case whole(end: Int), partial, malformed }
 
-    /// The row goes into the block as it is, lengths included, and its cells are noted there.
+    /// Appends the row to the block as it is, lengths included, and notes its cells there.
     private mutating func decodeRow(
         _ bytes: UnsafeRawBufferPointer,
         from start: Int,
@@ -123,7 +123,7 @@ struct CopyDecoder {
     }
 }
 
-/// Writes rows for a COPY FROM, each value as its column's type has it.
+/// Encodes rows for a COPY FROM, each value by its column's type.
 struct CopyEncoder {
     static let header: [UInt8] =
         Array("PGCOPY\n".utf8) + [0xFF, 0x0D, 0x0A, 0x00] + [0, 0, 0, 0] + [0, 0, 0, 0]
@@ -131,7 +131,7 @@ struct CopyEncoder {
 
     let columns: ColumnSet
 
-    /// - Throws: `PostgresError.encoding` naming the column that the value does not fit.
+    /// - Throws: `PostgresError.encoding` with the column that the value does not fit.
     func write(_ row: [PostgresValue], into bytes: inout [UInt8]) throws(PostgresError) {
         guard row.count == columns.count else {
             throw PostgresError(.encoding, "a row has \(row.count) values, not \(columns.count)")
@@ -224,7 +224,7 @@ struct CopyEncoder {
         bytes.append(contentsOf: field ?? [])
     }
 
-    /// One dimension from index 1; an empty array has none.
+    /// Appends one dimension from index 1; an empty array has none.
     private func appendArrayHead(_ count: Int, _ element: UInt32, to bytes: inout [UInt8]) {
         append(Int32(count == 0 ? 0 : 1), to: &bytes)
         append(Int32(1), to: &bytes)
@@ -252,7 +252,7 @@ struct CopyEncoder {
 }
 
 extension PostgresConnection {
-    /// Sends a COPY; `wanted` is `.copyIn` or `.copyOut`, whichever it begins.
+    /// Starts a COPY; `wanted` is `.copyIn` or `.copyOut`, by its direction.
     func beginCopy(_ sql: String, _ wanted: ResultHandle.Status) async throws {
         guard handle.sendScript(sql) else { throw broken() }
         try await flushPlain()
@@ -261,7 +261,7 @@ extension PostgresConnection {
         }
     }
 
-    /// - Returns: Nil when all rows were handed out.
+    /// - Returns: Nil when all rows were returned.
     func nextCopiedRows(limit: Int, into decoder: inout CopyDecoder) async throws -> RowBlock? {
         var isDry = false
         reading: while decoder.rowCount < limit {
@@ -270,13 +270,13 @@ extension PostgresConnection {
             case .data:
                 isDry = false
                 guard isSound else {
-                    throw PostgresError(.decoding, "that is no binary COPY")
+                    throw PostgresError(.decoding, "not a binary COPY")
                 }
             case .wait where isDry:
                 isDry = false
                 try await waitForInput()
             case .wait:
-                // What has come already is taken without asking the loop.
+                // Received bytes are read without a turn of the loop.
                 isDry = true
                 guard handle.consumeInput() else { throw broken() }
             case .end, .failed:
@@ -288,7 +288,7 @@ extension PostgresConnection {
         return decoder.takeRows()
     }
 
-    /// Returns once it is written, so that the caller is as slow as the server.
+    /// Returns once the bytes are written, so that the caller is as slow as the server.
     func putCopyData(_ bytes: [UInt8]) async throws {
         guard handle.putCopyData(bytes) else { throw broken() }
         try await flushPlain()

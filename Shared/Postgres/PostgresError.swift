@@ -1,7 +1,7 @@
-/// What went wrong between a caller and its rows.
+/// The error of a database operation.
 ///
-/// `description` may be shown and logged: it holds no row values, no parameters and no part of a
-/// connection URI. `debugDescription` has the server's own words, values included.
+/// `description` may be shown and logged: it has no row values, no parameters and no part of a
+/// connection URI. `debugDescription` has the server's own message, values included.
 package struct PostgresError: Error, Sendable, Equatable {
     package enum Kind: String, Sendable, CaseIterable {
         /// The server refused a statement; `sqlState` says why.
@@ -10,13 +10,13 @@ package struct PostgresError: Error, Sendable, Equatable {
         case connect
         /// The connection broke while the request was in flight.
         case connectionLost = "connection_lost"
-        /// No connection came free in time.
+        /// No connection became free in time.
         case unavailable
-        /// More requests wait than may.
+        /// Too many requests wait.
         case overloaded
         /// The pool is closing or closed.
         case closed
-        /// A column is not what its reader asked for.
+        /// A column does not have the type that its reader requested.
         case decoding
         /// A value cannot be sent.
         case encoding
@@ -26,13 +26,13 @@ package struct PostgresError: Error, Sendable, Equatable {
 
     package let kind: Kind
     package let sqlState: String?
-    /// The name of the violated constraint, where the server gave one.
+    /// The name of the violated constraint, if the server gave one.
     package let constraint: String?
     /// Safe to show.
     let message: String
-    /// For a debugger only.
+    /// Details for a debugger only.
     let detail: String
-    /// A commit was on its way when the connection broke: it may have happened.
+    /// Whether a commit was in flight when the connection broke: it may have happened.
     package let outcomeIsUnknown: Bool
 
     init(
@@ -51,7 +51,7 @@ package struct PostgresError: Error, Sendable, Equatable {
         self.outcomeIsUnknown = outcomeIsUnknown
     }
 
-    /// The same request may succeed later.
+    /// Whether the same request may succeed later.
     package var isRetryable: Bool {
         switch kind {
         case .connect, .connectionLost, .unavailable, .overloaded: return true
@@ -60,7 +60,7 @@ package struct PostgresError: Error, Sendable, Equatable {
         }
     }
 
-    /// One of a closed set.
+    /// A label from a closed set.
     package var metricLabel: String {
         guard kind == .server, let sqlState else { return kind.rawValue }
         switch sqlState {
@@ -100,14 +100,14 @@ extension PostgresError: CustomStringConvertible, CustomDebugStringConvertible {
 }
 
 extension PostgresError {
-    /// What a server's error report says.
+    /// Makes the error of a server's error report.
     static func server(
         sqlState: String,
         primary: String,
         detail: String,
         constraint: String?
     ) -> PostgresError {
-        // In these classes the primary message names what the statement names, never a value.
+        // In these classes the primary message has names from the statement, never a value.
         let isSafe = [
             "08", "0A", "23", "25", "26", "28", "3D", "3F", "40", "42", "53", "55", "57", "58",
         ].contains(String(sqlState.prefix(2)))
@@ -122,7 +122,8 @@ extension PostgresError {
         )
     }
 
-    /// A failed attempt to connect. libpq's text can hold parts of the URI, so it is told by kind.
+    /// Makes the error of a failed connection attempt. libpq's message can contain parts of the
+    /// URI, so only its kind is used.
     static func connect(libpq text: String) -> PostgresError {
         let known: [(fragment: String, meaning: String)] = [
             ("Connection refused", "connection refused"),

@@ -1,14 +1,16 @@
 internal import EventLoop
 internal import Observability
 
-/// Disk space of the server. A server without it still answers reads, so its connections say nothing;
-/// the pool is not ready from the first write that fails so until a write of its own succeeds.
+/// Disk space of the server. A server without it still answers reads, so its connections do not
+/// show it; the pool is not ready from the first write that fails for it until a write of its own
+/// succeeds.
 extension PostgresPool {
     static let shortestDiskProbePause: Duration = .seconds(1)
     static let longestDiskProbePause: Duration = .seconds(30)
 
-    /// About 1 MB: small writes may still succeed in pages that have room. It is a temporary table, so
-    /// it needs no schema, leaves nothing behind, and is no write on the log of the caller's tables.
+    /// A write of about 1 MB: small writes may still succeed in pages that have room. It is a
+    /// temporary table, so it needs no schema, leaves nothing behind, and writes no WAL for the
+    /// caller's tables.
     private static let probe = """
         CREATE TEMPORARY TABLE carillon_disk_probe ON COMMIT DROP AS
         SELECT repeat('x', 1000) FROM generate_series(1, 1024)
@@ -16,8 +18,8 @@ extension PostgresPool {
 
     func noteServerError(_ error: PostgresError) {
         guard error.isDiskFull, diskProbe == nil, phase == .open else { return }
-        // Where the probe's disk has room and the tables' has not, waits grow: a service that is
-        // ready again and again would be sent writes that fail.
+        // If the probe's disk has room and the tables' disk has not, the delays grow: a service
+        // that becomes ready again and again would get writes that fail.
         let isRepeated = lastDiskRecovery.map { .now - $0 < Self.longestDiskProbePause } ?? false
         diskProbePause =
             isRepeated
@@ -45,7 +47,8 @@ extension PostgresPool {
             _ = try await transaction(of: [(sql: Self.probe, parameters: [])])
             return true
         } catch let error as PostgresError {
-            // Any other refusal, like a missing right to temporary tables, does not tell.
+            // Any other refusal, like a missing right to temporary tables, says nothing about the
+            // disk.
             return error.kind == .server && !error.isRetryable
         } catch {
             return false

@@ -1,7 +1,7 @@
 internal import EventLoop
 
 extension PostgresPool {
-    /// One that waits for an exclusive connection.
+    /// A task that waits for an exclusive connection.
     struct Waiter {
         let id: Int
         let deadline: ContinuousClock.Instant
@@ -10,7 +10,7 @@ extension PostgresPool {
 
     // MARK: Lending
 
-    /// An exclusive connection; the first to ask gets the first that comes free.
+    /// Borrows an exclusive connection; the first to ask gets the first that becomes free.
     private func acquire() async throws -> PostgresConnection {
         guard phase == .open || phase == .idle else { throw PostgresError.closed }
         try Task.checkCancellation()
@@ -80,17 +80,17 @@ extension PostgresPool {
 
     // MARK: Transactions
 
-    /// Runs `body` between BEGIN and COMMIT on a connection of its own. An error that leaves `body`,
-    /// or a cancellation, rolls back. BEGIN travels with the first statement.
+    /// Runs `body` between BEGIN and COMMIT on a connection of its own. An error of `body`, or a
+    /// cancellation, rolls back. BEGIN is sent with the first statement.
     ///
-    /// Do not ask for a second connection inside: with all of them lent, that waits in vain.
+    /// Do not ask for a second connection inside: with all of them lent, it would never come.
     ///
-    /// - Throws: What `body` throws; `PostgresError`, of which one with `outcomeIsUnknown` may have
-    ///   committed; `CancellationError`.
+    /// - Throws: The errors of `body`; `PostgresError`, which may have committed if
+    ///   `outcomeIsUnknown`; `CancellationError`.
     package func transaction<Value: Sendable>(
         _ body: @Sendable (PostgresTransaction) async throws -> Value
     ) async throws -> Value {
-        try await lend { transaction in
+        try await withExclusiveConnection { transaction in
             let value = try await body(transaction)
             try Task.checkCancellation()
             try await transaction.commit()
@@ -98,18 +98,19 @@ extension PostgresPool {
         }
     }
 
-    /// Runs statements between BEGIN and COMMIT, in one round trip: none may depend on another's result.
+    /// Runs statements between BEGIN and COMMIT, in one round trip; they must not depend on each
+    /// other's results.
     ///
     /// - Returns: A result for each.
     /// - Throws: As the other `transaction`.
     package func transaction(
         of statements: [(sql: String, parameters: [PostgresValue])]
     ) async throws -> [PostgresResult] {
-        try await lend { try await $0.complete(statements) }
+        try await withExclusiveConnection { try await $0.complete(statements) }
     }
 
-    /// `body` ends the transaction, but where it throws.
-    private func lend<Value: Sendable>(
+    /// Lends a connection to `body`, which ends the transaction unless it throws.
+    private func withExclusiveConnection<Value: Sendable>(
         _ body: @Sendable (PostgresTransaction) async throws -> Value
     ) async throws -> Value {
         let connection: PostgresConnection
@@ -135,8 +136,8 @@ extension PostgresPool {
 
     // MARK: Bulk
 
-    /// Hands out a statement's rows in batches, while the server goes on only as fast as `body`
-    /// takes them. One snapshot, one transaction, no statement timeout.
+    /// Streams a statement's rows in batches; the server continues only as fast as `body` takes
+    /// them. One snapshot, one transaction, no statement timeout.
     ///
     /// - Parameters:
     ///   - sql: One statement that returns rows.
@@ -144,7 +145,7 @@ extension PostgresPool {
     ///   - batch: Rows a call; the last call may have fewer.
     ///   - body: Takes each batch. Its error, or a cancellation, ends the statement.
     /// - Returns: How many rows there were.
-    /// - Throws: What `body` throws; `PostgresError`; `CancellationError`.
+    /// - Throws: The errors of `body`; `PostgresError`; `CancellationError`.
     package func stream(
         _ sql: String,
         _ parameters: [PostgresValue] = [],
@@ -162,7 +163,7 @@ extension PostgresPool {
         }
     }
 
-    /// `COPY (query) TO STDOUT (FORMAT binary)`, in batches, with back-pressure.
+    /// Runs `COPY (query) TO STDOUT (FORMAT binary)`, in batches, with backpressure.
     ///
     /// - Parameters:
     ///   - query: A SELECT without parameters.
@@ -170,7 +171,7 @@ extension PostgresPool {
     ///   - batch: Rows a call; the last call may have fewer.
     ///   - body: Takes each batch. Its error, or a cancellation, ends the COPY.
     /// - Returns: How many rows there were.
-    /// - Throws: What `body` throws; `PostgresError`; `CancellationError`.
+    /// - Throws: The errors of `body`; `PostgresError`; `CancellationError`.
     package func copyOut(
         _ query: String,
         columns: [String] = [],
@@ -192,15 +193,16 @@ extension PostgresPool {
         }
     }
 
-    /// `COPY table (columns) FROM STDIN (FORMAT binary)`, all or nothing, with back-pressure: the
-    /// next batch is asked for when the last one is on its way.
+    /// Runs `COPY table (columns) FROM STDIN (FORMAT binary)`, all or nothing, with backpressure:
+    /// the next batch is requested when the last one is written.
     ///
     /// - Parameters:
     ///   - table: Its name, with or without a schema; quoted here.
-    ///   - columns: Their types are asked of the server, the values must fit them.
-    ///   - next: The next rows; nil at the end.
+    ///   - columns: Their types come from the server, the values must fit them.
+    ///   - next: Returns the next rows; nil at the end.
     /// - Returns: How many rows were copied.
-    /// - Throws: What `next` throws; `PostgresError`; `CancellationError`. Nothing is copied then.
+    /// - Throws: The errors of `next`; `PostgresError`; `CancellationError`. Nothing is copied
+    ///   then.
     package func copyIn(
         table: String,
         columns: [String],
@@ -231,12 +233,12 @@ extension PostgresPool {
         }
     }
 
-    /// Statements without parameters on one connection, each outside of any transaction and without a
-    /// statement timeout: what `CREATE INDEX CONCURRENTLY` insists on.
+    /// Runs statements without parameters on one connection, each outside of any transaction and
+    /// without a statement timeout, as `CREATE INDEX CONCURRENTLY` requires.
     ///
     /// - Parameters:
-    ///   - statements: Run in their order, until one fails. They may set a lock timeout, which is set
-    ///     back afterwards.
+    ///   - statements: Run in their order, until one fails. They may set a lock timeout, which is
+    ///     set back afterwards.
     ///   - finally: Run at the end, also after a failure.
     /// - Throws: `PostgresError`; `CancellationError`, after which the statement has ended too.
     package func executeAlone(_ statements: [String], finally: String = "") async throws {
@@ -269,7 +271,7 @@ extension PostgresPool {
         }
     }
 
-    /// Plain mode, in a transaction without a statement timeout.
+    /// Runs `body` in plain mode, in a transaction without a statement timeout.
     private func bulk<Value: Sendable>(
         _ body: (PostgresConnection) async throws -> Value
     ) async throws -> Value {
@@ -302,10 +304,11 @@ extension PostgresPool {
 }
 
 extension PostgresConnection {
-    /// How much is in front of a new request.
+    /// The number of commands in front of a new request.
     var backlog: Int { ledger.count }
 
-    /// Whatever the failed call said, a broken connection is one error: lost, retryable.
+    /// Returns the borrower's error: a broken connection is always `lost`, retryable, whatever the
+    /// failed call reported.
     func lossAsSeenByBorrower(of error: any Error) -> any Error {
         guard let brokenBy, let error = error as? PostgresError else { return error }
         if error.kind == .usage || error.kind == .closed || error.kind == .decoding { return error }

@@ -5,7 +5,7 @@ extension PostgresPool {
     final class Subscription {
         let channel: String
         let handler: @Sendable (String) -> Void
-        /// Until the first LISTEN is acknowledged.
+        /// Set until the first LISTEN is acknowledged.
         private var continuation: CheckedContinuation<Void, any Error>?
         var isListening: Bool { continuation == nil }
         private(set) var deadline: ContinuousClock.Instant
@@ -22,8 +22,8 @@ extension PostgresPool {
             self.deadline = deadline
         }
 
-        /// LISTEN was acknowledged: the first time that ends `listen`, later it tells the handler
-        /// that notifications may have been missed.
+        /// Notes that LISTEN was acknowledged: the first time it ends `listen`, later it signals
+        /// the handler that notifications may have been missed.
         func listening() {
             guard let continuation else { return handler("") }
             self.continuation = nil
@@ -38,13 +38,13 @@ extension PostgresPool {
         }
     }
 
-    /// Hears a channel's notifications, also after a reconnect.
+    /// Subscribes to a channel's notifications, also after a reconnect.
     ///
     /// - Parameters:
     ///   - channel: Any name; quoted here.
-    ///   - handler: Called on the loop with each payload, and with `""` whenever the connection was
-    ///     lost and is back, for notifications may have been missed. It must be quick.
-    /// - Returns: Once the server listens; keep it, and cancel it in the end.
+    ///   - handler: Called on the loop with each payload, and with `""` after each reconnect, as
+    ///     notifications may have been missed. It must be quick.
+    /// - Returns: The subscription, once the server listens; retain it, and cancel it in the end.
     /// - Throws: `PostgresError`, retryable if the server could not be reached in time.
     package func listen(
         _ channel: String,
@@ -88,15 +88,16 @@ extension PostgresPool {
             switch result {
             case .success: subscription.listening()
             case .failure(let error):
-                // A refusal is told; what may pass is tried again, on another connection.
+                // A refusal fails the subscription; a retryable error is retried on another
+                // connection.
                 guard let lost = error as? PostgresError, lost.isRetryable else {
                     return subscription.fail(error)
                 }
                 connection.fail(lost)
             }
         }
-        // Not in one transaction with an UNLISTEN of the same channel: from the server's side that
-        // would never have stopped listening, and what was meant for the old one would come.
+        // Not in one transaction with an UNLISTEN of the same channel: for the server it would
+        // never have stopped listening, and notifications for the old subscription would arrive.
         request.runsAlone = true
         connection.submit(request)
     }
@@ -123,7 +124,7 @@ extension PostgresPool {
     }
 
     private func notified(_ channel: String, _ payload: String) {
-        // One that is still waiting for its LISTEN hears nothing from before it.
+        // A subscription that waits for its LISTEN gets no earlier notifications.
         for subscription in subscriptions.values
         where subscription.channel == channel && subscription.isListening {
             subscription.handler(payload)
@@ -131,11 +132,11 @@ extension PostgresPool {
     }
 }
 
-/// One `listen`, until it is cancelled.
+/// One subscription, until it is cancelled.
 package struct PostgresListener: Sendable {
     fileprivate let pool: PostgresPool
     fileprivate let id: Int
 
-    /// The handler is not called any more.
+    /// Ends the subscription: the handler is not called any more.
     package func cancel() async { await pool.unsubscribe(id) }
 }

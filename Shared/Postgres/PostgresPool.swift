@@ -4,24 +4,25 @@ package import Observability
 /// The connections of one loop to one Postgres.
 ///
 /// Authority: every connection that the loop's services use. Some are *shared*: `execute` sends
-/// down their pipelines, all that one turn of the loop has gathered closed by one Sync, so that
-/// what many tasks write commits together; each task is answered when its Sync has come back, never
-/// before. The *exclusive* ones are lent to one `transaction`, `stream` or COPY at a time, in the
-/// order of asking. A *listener*, when wanted, hears notifications.
+/// down their pipelines, and one Sync closes all that one turn of the loop has gathered, so that
+/// the writes of many tasks commit together; each task gets its result when its Sync has come back,
+/// never before. The *exclusive* ones are lent to one `transaction`, `stream` or COPY at a time, in
+/// the order of requests. A *listener*, if needed, receives notifications.
 ///
 /// States: idle until first used (or `run`), then open, then draining, then closed. Each slot opens
-/// its connection, waits until that breaks, and opens another, with back-off. What was in flight on
-/// a broken one fails with a retryable error; what only waited goes on waiting, within its limit.
+/// its connection, waits until that breaks, and opens another, with backoff. Requests in flight on
+/// a broken one fail with a retryable error; requests that were not sent keep waiting, within their
+/// limit.
 ///
-/// Shutdown: `close` (or the cancellation of `run`) refuses new work, lets what is there finish
+/// Shutdown: `close` (or the cancellation of `run`) refuses new work, lets present work finish
 /// within `drainTimeout`, then closes the connections.
 package actor PostgresPool {
     let configuration: PostgresConfiguration
     nonisolated let loop: EventLoop
     let log: Log
-    nonisolated let readiness = Readable("postgres: not started")
-    /// Set while writes fail for want of disk.
-    nonisolated let diskReadiness = Readable(nil)
+    nonisolated let readiness = SharedText("postgres: not started")
+    /// The reason while writes fail for lack of disk space.
+    nonisolated let diskReadiness = SharedText(nil)
 
     enum Phase { case idle, open, draining, closed }
     enum Role { case shared, exclusive, listener }
@@ -86,9 +87,10 @@ package actor PostgresPool {
 
     // MARK: Life
 
-    /// Keeps the connections until the task is cancelled or the loop stops, then drains and closes.
+    /// Maintains the connections until the task is cancelled or the loop stops, then drains and
+    /// closes.
     ///
-    /// - Parameter isEager: Whether it connects before anybody asks.
+    /// - Parameter isEager: Whether it connects before the first request.
     /// - Throws: Nothing; it is a part's whole life.
     package func run(isEager: Bool = true) async throws {
         if isEager { start() }
@@ -96,12 +98,12 @@ package actor PostgresPool {
         await close()
     }
 
-    /// Nil while statements can be run; else why not, with nothing secret in it.
+    /// Returns nil while statements can be run; else the reason, without secrets.
     package nonisolated func notReadyReason() -> String? {
         readiness.value ?? notWritableReason()
     }
 
-    /// Nil while writes can succeed, as far as is known.
+    /// Returns nil while writes can succeed, as far as is known.
     package nonisolated func notWritableReason() -> String? { diskReadiness.value }
 
     func start() {
@@ -114,7 +116,7 @@ package actor PostgresPool {
         }
     }
 
-    /// Refuses new work, waits for what is there, closes the connections.
+    /// Refuses new work, waits for present work, closes the connections.
     package func close() async {
         switch phase {
         case .closed: return
@@ -170,7 +172,7 @@ package actor PostgresPool {
         checkDrained()
     }
 
-    /// What has waited too long, and peers that are gone without a word.
+    /// Fails requests that waited too long and closes connections of vanished peers.
     private func tick() {
         let now = ContinuousClock.now
         for connection in shared + idle + lent { connection.checkProgress(at: now) }
@@ -190,7 +192,7 @@ package actor PostgresPool {
     }
 
     private func unavailable() -> PostgresError {
-        // Where none is open at all, the reason is why none can be opened.
+        // If no connection is open at all, the last error says why.
         let reason = shared.isEmpty ? lastError.map { ": \($0.description)" } ?? "" : ""
         return PostgresError(
             .unavailable,
@@ -218,7 +220,7 @@ package actor PostgresPool {
         addSlot(.listener)
     }
 
-    /// One slot's whole life: opens a connection, serves until it breaks, opens another.
+    /// Runs one slot for its whole life: opens a connection, serves until it breaks, opens another.
     private func keep(_ role: Role) async {
         var failures = 0
         let (uri, name) = (configuration.uri, configuration.applicationName)
@@ -257,7 +259,7 @@ package actor PostgresPool {
                 if shared.isEmpty, phase == .open { readiness.value = reason }
                 log.warning("cannot connect to postgres", [.error: .string(reason)])
             }
-            // 50 ms, doubling to 3.2 s, each at random between half and all of it.
+            // 50 ms, doubling to 3.2 s, each random between half and all of it.
             let longest = 50.0 * Double(1 << min(failures, 6))
             let wait = Double.random(in: longest / 2...longest)
             try? await loop.sleep(for: .milliseconds(Int(wait)))
@@ -292,8 +294,8 @@ package actor PostgresPool {
 
     // MARK: Statements
 
-    /// Runs one statement in a transaction of its own, together with what else this turn of the
-    /// loop sends. Values only as parameters, `$1` on.
+    /// Runs one statement in a transaction of its own, together with the other statements of this
+    /// turn of the loop. Pass values only as parameters, `$1` on.
     ///
     /// - Returns: Its result, once it is committed.
     /// - Throws: `PostgresError`; `CancellationError` if it was cancelled before it was done.
@@ -304,8 +306,8 @@ package actor PostgresPool {
         try await execute([(sql, parameters)])[0]
     }
 
-    /// The same for several, in one round trip and in their order. What one has done stays where another
-    /// fails.
+    /// Runs several statements in one round trip and in their order. If one fails, the effects of
+    /// the others remain.
     ///
     /// - Returns: A result for each.
     /// - Throws: The first error.
@@ -352,7 +354,7 @@ package actor PostgresPool {
     func count(_ outcome: String) { answers[outcome]?.add() }
 
     private func submit(_ request: PostgresRequest) {
-        // All of one turn on one connection, so that it commits together.
+        // All statements of one turn use one connection, so that they commit together.
         var chosen: PostgresConnection?
         for connection in shared where connection.isUsable {
             if connection.groupSize > 0 { return connection.submit(request) }
@@ -372,8 +374,8 @@ package actor PostgresPool {
     }
 }
 
-/// A text that other threads read.
-final class Readable: Sendable {
+/// A string that other threads read.
+final class SharedText: Sendable {
     private let lock = Lock()
     nonisolated(unsafe) private var text: String?
 
@@ -385,5 +387,5 @@ final class Readable: Sendable {
     }
 }
 
-/// The loop that a pool lives on, for rooms that may know Postgres and not the loop.
+/// The loop that a pool lives on, for modules that may know Postgres and not the loop.
 package typealias PostgresLoop = EventLoop

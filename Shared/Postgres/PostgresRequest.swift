@@ -1,18 +1,20 @@
-/// One statement on its way. Confined to its pool's loop.
+/// One statement in flight. Confined to its pool's loop.
 final class PostgresRequest: @unchecked Sendable {
     let sql: String
     let parameters: [PostgresValue]
-    /// False for BEGIN, COMMIT, ROLLBACK and the like: not worth a place in the cache.
+    /// Whether it is prepared. BEGIN, COMMIT, ROLLBACK and the like are not worth a place in the
+    /// cache.
     let isPrepared: Bool
-    /// When the connection breaks, this may have happened none the less.
+    /// Whether it commits: when the connection breaks, it may have happened nevertheless.
     let commits: Bool
-    /// Between two Syncs of its own.
+    /// Whether it gets a group of its own.
     var runsAlone = false
     var runs = 0
     var isCancelled = false
-    /// For a request that waits for a connection.
+    /// The time limit of a request that waits for a connection.
     var deadline: ContinuousClock.Instant?
-    /// While it is in flight; a strong reference, as a weak one makes each use of it dearer.
+    /// The connection while it is in flight; a strong reference, as a weak one is slower at each
+    /// use.
     var connection: PostgresConnection?
     private var completion: ((Result<PostgresResult, any Error>) -> Void)?
 
@@ -40,7 +42,7 @@ final class PostgresRequest: @unchecked Sendable {
     }
 }
 
-/// Requests that one caller waits for together. Confined to the loop.
+/// Requests that one caller awaits together. Confined to the loop.
 final class RequestBatch: @unchecked Sendable {
     private(set) var requests: [PostgresRequest] = []
     private var results: [PostgresResult]
@@ -57,7 +59,7 @@ final class RequestBatch: @unchecked Sendable {
         self.continuation = continuation
     }
 
-    /// The next of them; `make` gets what it ends with.
+    /// Adds a request; `make` gets its completion.
     func add(
         _ make: (@escaping (Result<PostgresResult, any Error>) -> Void) -> PostgresRequest
     ) -> PostgresRequest {

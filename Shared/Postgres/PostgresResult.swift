@@ -3,7 +3,8 @@ package import JSON
 /// The rows of one answered statement, copied out of libpq into one block.
 package struct PostgresResult: Sendable {
     package let rows: PostgresRows
-    /// Rows that an INSERT, UPDATE, DELETE, MERGE, COPY or SELECT counted; 0 for what counts none.
+    /// The rows that an INSERT, UPDATE, DELETE, MERGE, COPY or SELECT counted; 0 for other
+    /// statements.
     package let affectedRows: Int
     /// `SELECT`, `INSERT`, `COMMIT`: the first word of the command tag.
     package let command: String
@@ -32,7 +33,7 @@ package struct PostgresRows: RandomAccessCollection, Sendable {
     }
 }
 
-/// Which column: `"name"` or its position from 0.
+/// A column: `"name"` or its position from 0.
 package enum PostgresColumn: Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLiteral {
     case name(String)
     case index(Int)
@@ -41,8 +42,8 @@ package enum PostgresColumn: Sendable, ExpressibleByStringLiteral, ExpressibleBy
     package init(integerLiteral value: Int) { self = .index(value) }
 }
 
-/// One row. Each reader throws `PostgresError.decoding` with the column's name and the kind of
-/// value that it wanted, never with the value.
+/// One row. Each reader throws `PostgresError.decoding` with the column's name and the expected
+/// type, never with the value.
 package struct PostgresRow: Sendable {
     let block: RowBlock
     let row: Int
@@ -72,7 +73,7 @@ package struct PostgresRow: Sendable {
     package func uuid(_ column: PostgresColumn) throws(PostgresError) -> String {
         try required(column, uuidOrNil(column), "a uuid")
     }
-    /// Microseconds since 1970, UTC, of a `timestamptz`, `timestamp` or `date`.
+    /// Returns microseconds since 1970, UTC, of a `timestamptz`, `timestamp` or `date`.
     package func timestampMicroseconds(_ column: PostgresColumn) throws(PostgresError) -> Int64 {
         try required(column, timestampMicrosecondsOrNil(column), "a timestamp")
     }
@@ -100,7 +101,7 @@ package struct PostgresRow: Sendable {
     }
     package func jsonOrNil(_ column: PostgresColumn) throws(PostgresError) -> JSONValue? {
         try decode(column, "JSON") { cell in
-            // What was stored before strings were bounded must still be read.
+            // Values stored before strings were bounded must still be readable.
             try? JSONValue.parse(cell.jsonBytes, maximumMarks: .max)
         }
     }
@@ -112,7 +113,7 @@ package struct PostgresRow: Sendable {
     ) throws(PostgresError) -> Int64? {
         try decode(column, "a timestamp") { cell in cell.timestamp }
     }
-    /// An array whose elements are all there; one with a NULL inside is refused.
+    /// Returns an array without NULL elements; one with a NULL is refused.
     package func textArrayOrNil(_ column: PostgresColumn) throws(PostgresError) -> [String]? {
         try decode(column, "an array of texts") { cell in
             guard let elements = cell.arrayElements else { return nil }
@@ -169,13 +170,13 @@ package struct PostgresRow: Sendable {
     }
 }
 
-/// The columns of a result; one object for all the rows, and all the runs of a statement.
+/// The columns of a result; one object for all its rows, and all runs of a statement.
 final class ColumnSet: Sendable {
     let names: [String]
     /// Postgres' type OIDs; 0 where unknown, as in COPY.
     let types: [UInt32]
     let isBinary: Bool
-    /// The first of columns that share a name.
+    /// The position of each name; of columns that share a name, the first.
     let positions: [String: Int]
     let count: Int
 
@@ -207,7 +208,7 @@ final class RowBlock: Sendable {
     let bytes: [UInt8]
     let places: [Place]
     let rowCount: Int
-    // The columns', here because they are asked for with every cell.
+    // Copied from the columns, as they are read with every cell.
     let isBinary: Bool
     let columnCount: Int
 
@@ -230,7 +231,7 @@ final class RowBlock: Sendable {
     func cell(_ row: Int, _ column: Int) -> Place { places[row * columnCount + column] }
 }
 
-/// Gathers rows one by one.
+/// Collects rows one by one.
 struct RowBlockBuilder {
     let columns: ColumnSet
     private(set) var bytes: [UInt8] = []
@@ -248,7 +249,7 @@ struct RowBlockBuilder {
 
     mutating func endRow() { rowCount += 1 }
 
-    /// Where a cell will lie, before `appendRow` brings the bytes.
+    /// Adds the place of a cell, before `appendRow` adds the bytes.
     mutating func appendPlace(_ place: RowBlock.Place) { places.append(place) }
     mutating func forgetPlaces(after count: Int) { places.removeLast(places.count - count) }
 

@@ -1,7 +1,7 @@
 internal import EventLoop
 
-/// One transaction's statements, on the pool's loop. After the first error nothing more is sent,
-/// for the server would refuse it; the transaction can only be rolled back.
+/// One transaction's statements, on the pool's loop. After the first error nothing more is sent, as
+/// the server would refuse it; the transaction can only be rolled back.
 package actor PostgresTransaction {
     private enum State {
         case new
@@ -34,10 +34,10 @@ package actor PostgresTransaction {
         return results[0]
     }
 
-    /// Several statements in one round trip; each may rely on those before it.
+    /// Runs several statements in one round trip; each may rely on earlier ones.
     ///
-    /// `isPrepared` says that they will come again with the same text; what is made for one caller
-    /// would only push such out of the connection's cache.
+    /// `isPrepared` says that they will come again with the same text; a statement made for one
+    /// caller would only evict such ones from the connection's cache.
     ///
     /// - Returns: A result for each.
     /// - Throws: The first error; then none of them has happened.
@@ -71,7 +71,7 @@ package actor PostgresTransaction {
         }
     }
 
-    /// All that the transaction does, with its COMMIT, in one round trip: for statements that do not
+    /// Runs the whole transaction, with its COMMIT, in one round trip: for statements that do not
     /// depend on each other's results.
     ///
     /// - Returns: A result for each.
@@ -99,7 +99,7 @@ package actor PostgresTransaction {
         }
     }
 
-    /// A value that cannot be sent leaves the pipeline alone.
+    /// Checks the values first, so that an invalid one does not touch the pipeline.
     private static func check(
         _ statements: [(sql: String, parameters: [PostgresValue])]
     ) throws(PostgresError) {
@@ -108,19 +108,21 @@ package actor PostgresTransaction {
         }
     }
 
-    /// Statements without parameters, separated by semicolons: a migration's text.
+    /// Runs statements without parameters, separated by semicolons: a migration's text.
     package func script(_ sql: String) async throws {
         _ = try await plain { try await $0.runScript(sql) }
     }
 
-    /// Runs what needs plain mode, inside the transaction.
+    /// Runs an operation that needs plain mode, inside the transaction.
     func plain<Value: Sendable>(
         _ body: (PostgresConnection) async throws -> Value
     ) async throws -> Value {
-        // BEGIN has to be on its way.
-        if case .open = state {} else { try await askNothing() }
-        // Statements that had to make room for others are let go of behind the last answer.
-        for _ in 0..<Self.maximumWaits where !connection.isQuiet { try await askNothing() }
+        // BEGIN must have been sent.
+        if case .open = state {} else { try await awaitEarlierStatements() }
+        // Evicted statements are deallocated after the last answer.
+        for _ in 0..<Self.maximumWaits where !connection.isQuiet {
+            try await awaitEarlierStatements()
+        }
         do {
             try connection.leavePipelineMode()
             let value = try await body(connection)
@@ -137,9 +139,9 @@ package actor PostgresTransaction {
 
     private static let maximumWaits = 4
 
-    /// Returns when all that was sent before is answered. It is not prepared: that could make another
-    /// statement go.
-    private func askNothing() async throws {
+    /// Returns when all earlier statements are answered. Not prepared, as that could evict another
+    /// statement.
+    private func awaitEarlierStatements() async throws {
         _ = try await pipeline([("SELECT 1", [])], isPrepared: false)
     }
 
@@ -173,7 +175,8 @@ package actor PostgresTransaction {
         }
     }
 
-    /// Never throws: a connection that cannot even roll back is closed, which does it.
+    /// Rolls back. Never throws: a connection that cannot roll back is closed, which has the same
+    /// effect.
     func rollBack() async {
         defer { state = .ended }
         switch state {
@@ -182,13 +185,13 @@ package actor PostgresTransaction {
         }
         await connection.settleCancellation()
         for _ in 0..<2 where connection.mode == .pipeline {
-            // The second try is for a cancellation that came late and hit the first.
+            // The second try is for a late cancellation that hit the first.
             if (try? await send([("ROLLBACK", [])], isCancellable: false)) != nil { return }
         }
         connection.fail(PostgresError(.connectionLost, "the transaction could not be rolled back"))
     }
 
-    /// All in one group.
+    /// Sends all statements in one group.
     private func send(
         _ statements: [(sql: String, parameters: [PostgresValue])],
         isCancellable: Bool,

@@ -1,8 +1,8 @@
 package import JSON
 
-/// One parameter of a statement. A single value is sent as text and takes the type that the statement
-/// gives it. An array is sent in the binary form of its own type (`type`); where the statement wants
-/// another, it says so by a cast: `$1::smallint[]`.
+/// One parameter of a statement. A single value is sent as text and takes the type that the
+/// statement gives it. An array is sent in the binary form of its own type (`type`); if the
+/// statement needs another, it says so by a cast: `$1::smallint[]`.
 package enum PostgresValue: Sendable, Equatable {
     case null
     case text(String)
@@ -10,9 +10,9 @@ package enum PostgresValue: Sendable, Equatable {
     case double(Double)
     case boolean(Bool)
     case bytes([UInt8])
-    /// For `json` and `jsonb`.
+    /// A value for `json` or `jsonb`.
     case json(JSONValue)
-    /// The usual text of 36 characters; the server checks it.
+    /// The usual form of 36 characters; the server checks it.
     case uuid(String)
     /// Microseconds since 1970, UTC; `Int64.max` and `.min` are `infinity` and `-infinity`.
     case timestamp(Int64)
@@ -35,7 +35,7 @@ extension PostgresValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral
     package init(booleanLiteral value: Bool) { self = .boolean(value) }
     package init(nilLiteral: ()) { self = .null }
 
-    /// `null` for nil.
+    /// Returns `null` for nil.
     package static func optional(text: String?) -> PostgresValue { text.map { .text($0) } ?? .null }
     package static func optional(integer: Int?) -> PostgresValue {
         integer.map { .integer($0) } ?? .null
@@ -53,7 +53,7 @@ extension PostgresValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral
 }
 
 extension PostgresValue {
-    /// `bytea` and arrays travel as they are stored; all else as text.
+    /// Whether it is sent in binary form: `bytea` and arrays; all else is sent as text.
     var isBinary: Bool {
         if case .bytes = self { return true }
         return type != 0
@@ -74,11 +74,11 @@ extension PostgresValue {
         }
     }
 
-    /// Appends what is sent.
+    /// Appends the encoded value.
     ///
     /// - Returns: False for `null`, which has no bytes.
-    /// - Throws: `PostgresError.encoding` for a text with a NUL, which Postgres cannot hold, and for what
-    ///   is no uuid in an array of them.
+    /// - Throws: `PostgresError.encoding` for a string with a NUL, which Postgres cannot store, and
+    ///   for an invalid uuid in an array.
     func write(into bytes: inout [UInt8]) throws(PostgresError) -> Bool {
         switch self {
         case .null: return false
@@ -137,7 +137,7 @@ extension PostgresValue {
 }
 
 extension PostgresValue {
-    /// - Throws: What `write` would throw.
+    /// - Throws: The errors of `write`.
     func check() throws(PostgresError) {
         switch self {
         case .text(let text), .uuid(let text): try refuseNUL(in: text)
@@ -155,9 +155,9 @@ private func refuseNUL(in text: String) throws(PostgresError) {
     }
 }
 
-private let noUUID = PostgresError(.encoding, "a uuid parameter is none")
+private let noUUID = PostgresError(.encoding, "a uuid parameter is not a uuid")
 
-/// Both halves of a uuid, with its hyphens or without.
+/// Parses both halves of a uuid, with its hyphens or without.
 private func uuidBytes(_ text: String) -> (high: UInt64, low: UInt64)? {
     var (high, low, count): (UInt64, UInt64, Int) = (0, 0, 0)
     for character in text.utf8 where character != UInt8(ascii: "-") {
@@ -204,7 +204,7 @@ private func append(bits: some FixedWidthInteger, to bytes: inout [UInt8]) {
     unsafe withUnsafeBytes(of: bits.bigEndian) { unsafe bytes.append(contentsOf: $0) }
 }
 
-/// One dimension, counted from 1; each element behind its length.
+/// Appends an array of one dimension, counted from 1; each element follows its length.
 private func appendArray<Element>(
     _ values: [Element?],
     of type: UInt32,

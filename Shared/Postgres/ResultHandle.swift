@@ -10,7 +10,7 @@ struct ResultHandle: ~Copyable {
     deinit { unsafe PQclear(pointer) }
 
     enum Status: Equatable {
-        /// Done; its rows, if any, are here.
+        /// Done; it has its rows, if any.
         case done
         /// One row of single-row mode.
         case singleRow
@@ -20,7 +20,7 @@ struct ResultHandle: ~Copyable {
         case sync
         case copyIn
         case copyOut
-        /// What no caller of ours can cause.
+        /// A status that no caller of ours can cause.
         case unexpected
     }
 
@@ -89,7 +89,7 @@ struct ResultHandle: ~Copyable {
         }
     }
 
-    /// Copies all out; `columns` are those of an earlier run of the same statement, if any.
+    /// Copies all rows out; `columns` are those of an earlier run of the same statement, if any.
     func makeResult(columns: ColumnSet?) -> PostgresResult {
         guard columnCount > 0 else {
             return PostgresResult(
@@ -107,7 +107,7 @@ struct ResultHandle: ~Copyable {
         )
     }
 
-    /// Of a result that failed.
+    /// The error of a failed result.
     var error: PostgresError {
         guard let state = field(Int32(UInt8(ascii: "C"))) else {
             // libpq itself failed: the connection broke.

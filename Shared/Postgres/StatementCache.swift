@@ -1,8 +1,9 @@
-/// Which statements one connection has prepared; the least recently used go first. Pure.
+/// The statements that one connection has prepared; the least recently used are evicted first.
+/// Pure.
 struct StatementCache {
     private struct Entry {
         let name: String
-        /// Those of its parameters; 0: as the statement says.
+        /// The types of its parameters; 0: as the statement says.
         let types: [UInt32]
         var isPrepared = false
         var columns: ColumnSet?
@@ -11,7 +12,7 @@ struct StatementCache {
 
     enum Lookup: Equatable {
         case known(name: String)
-        /// Prepare it under this name, and deallocate those.
+        /// Prepare it under this name, and deallocate the evicted ones.
         case new(name: String, evicted: [String])
     }
 
@@ -26,9 +27,9 @@ struct StatementCache {
 
     /// - Parameters:
     ///   - sql: The statement.
-    ///   - types: What its parameters are this time. Where one is an array that came as null before, the
-    ///     statement is prepared again.
-    /// - Returns: The name to run it by, and whether that has to be prepared.
+    ///   - types: The types of its parameters this time. If one is an array that was null before,
+    ///     the statement is prepared again.
+    /// - Returns: The name to run it by, and whether it must be prepared.
     mutating func use(_ sql: String, _ types: [UInt32] = []) -> Lookup {
         clock += 1
         var evicted: [String] = []
@@ -40,7 +41,7 @@ struct StatementCache {
             if let name = forget(sql) { evicted.append(name) }
         }
         while entries.count >= limit,
-            // One on its way cannot be deallocated: it may yet fail.
+            // A statement whose preparation is in flight cannot be deallocated: it may yet fail.
             let oldest = entries.filter({ $0.value.isPrepared })
                 .min(by: { $0.value.lastUse < $1.value.lastUse })
         {
@@ -55,7 +56,7 @@ struct StatementCache {
 
     mutating func prepared(_ sql: String) { entries[sql]?.isPrepared = true }
 
-    /// It was not prepared after all, or must be prepared anew.
+    /// Removes a statement that was not prepared after all, or must be prepared again.
     ///
     /// - Returns: The name to deallocate, if the server knows it.
     mutating func forget(_ sql: String) -> String? {

@@ -1,7 +1,7 @@
-/// Postgres' ISO text of a timestamp, and back. Microseconds since 1970, UTC.
+/// Converts timestamps to and from Postgres' ISO text. Microseconds since 1970, UTC.
 enum TimestampText {
     static let microsecondsPerDay: Int64 = 86_400_000_000
-    /// 2000-01-01, where Postgres' binary timestamps begin.
+    /// 2000-01-01, the epoch of Postgres' binary timestamps.
     static let postgresEpoch: Int64 = 946_684_800_000_000
 
     static func write(_ timestamp: Int64) -> String {
@@ -21,7 +21,7 @@ enum TimestampText {
         return "\(date) \(clock).\(padded(rest % 1_000_000, 6))+00\(year > 0 ? "" : " BC")"
     }
 
-    /// - Returns: Nil for what is no date or timestamp in ISO style.
+    /// - Returns: Nil if it is not a date or timestamp in ISO style.
     static func parse(_ text: some Collection<UInt8>) -> Int64? {
         var reader = Reader(bytes: Array(text))
         if reader.rest == "infinity" { return .max }
@@ -42,7 +42,7 @@ enum TimestampText {
         return overflow ? nil : product &+ microseconds
     }
 
-    // The two below: Howard Hinnant, "chrono-compatible low-level date algorithms".
+    // The next two functions: Howard Hinnant, "chrono-compatible low-level date algorithms".
 
     private static func civil(fromDays days: Int64) -> (year: Int64, month: Int64, day: Int64) {
         let shifted = days + 719_468
@@ -99,7 +99,7 @@ enum TimestampText {
             return position - start < digits.lowerBound ? nil : value
         }
 
-        /// `hh:mm:ss[.ffffff][±hh[:mm[:ss]]]`, as microseconds since midnight, UTC.
+        /// Parses `hh:mm:ss[.ffffff][±hh[:mm[:ss]]]` as microseconds since midnight, UTC.
         mutating func clock() -> Int64? {
             guard let hours = number(digits: 2...2), hours <= 24, take(":"),
                 let minutes = number(digits: 2...2), minutes < 60, take(":"),

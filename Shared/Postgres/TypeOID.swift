@@ -1,4 +1,4 @@
-/// The OIDs that are told apart; from Postgres' `pg_type.dat`, where they are fixed.
+/// The OIDs that the code distinguishes; from Postgres' `pg_type.dat`, where they are fixed.
 enum TypeOID {
     static let boolean: UInt32 = 16
     static let bytea: UInt32 = 17

@@ -1,65 +1,65 @@
 package import JSON
 
-/// What an operator decides for one app: `carillon app set <app> <name>=<value>`.
+/// The settings that an operator makes for one app: `carillon app set <app> <name>=<value>`.
 ///
-/// What is stored holds only what was set; the rest are the defaults below. What a later version
-/// stored, or no value of this one, counts as not set.
+/// Only values that were set are stored; the others are the defaults below. A setting of a later
+/// version, or an invalid value, counts as not set.
 package struct AppSettings: Sendable, Equatable {
     /// `client-push`: whether the app key may send pushes, list and cancel them. Every shipped app
-    /// carries that key, so whoever unpacks one could ring all phones: off.
+    /// contains that key, so anyone who unpacks one could push to all phones. Off by default.
     package var clientsMayPush = false
-    /// `client-find`: whether the app key may list and count objects. Off: it may only read one by
-    /// its id.
+    /// `client-find`: whether the app key may list and count objects. If off, it may only read one
+    /// by its id.
     package var clientsMayFind = false
-    /// `client-delete`: whether the app key may delete objects. Azure's listen key may delete the
-    /// installation whose id it names all the same: so do its clients.
+    /// `client-delete`: whether the app key may delete objects. Azure's listen key may always
+    /// delete the installation whose id it names, as Azure's clients do.
     package var clientsMayDelete = false
-    /// `valid-days`: after so many days without a word of it, an installation is no longer valid.
+    /// `valid-days`: after this many days without contact, an installation becomes invalid.
     package var validDays = 60
-    /// `delete-days`: after so many days without a word of it, an installation is deleted.
+    /// `delete-days`: after this many days without contact, an installation is deleted.
     package var deleteDays = 120
-    /// `mpns`: whether Windows Phone's old channels are sent to.
+    /// `mpns`: whether pushes are sent to Windows Phone's old channels.
     package var sendsToMPNS = true
-    /// `requests-per-minute`: what one key of the app may ask of one loop of the registration
-    /// service; 0: no limit of its own. No limit by default, since all devices of an app share one
-    /// app key: a limit that is too low locks them all out.
+    /// `requests-per-minute`: the requests that one key of the app may send to one loop of the
+    /// registration service; 0: no limit of its own. No limit by default, since all devices of an
+    /// app share one app key: a limit that is too low locks them all out.
     package var maximumRequestsPerMinute = 0
-    /// `pushes-per-minute`: how often the app may send over HTTP (LeanCloud's own limit is 600);
-    /// 0: no limit. What comes by Kafka is not counted.
+    /// `pushes-per-minute`: how often the app may send over HTTP (LeanCloud's own limit is 600); 0:
+    /// no limit. Pushes from Kafka are not counted.
     package var maximumPushesPerMinute = 600
-    /// `signature-max-age`: how many seconds a signature (`X-LC-Sign`) holds; 0: for ever. Off by
-    /// default, as shipped clients sign by clocks that nobody has set.
+    /// `signature-max-age`: how many seconds a signature (`X-LC-Sign`) is valid; 0: for ever. Off
+    /// by default, as shipped clients sign by device clocks that may be wrong.
     package var signatureMaxAgeSeconds = 0
     /// `config-fetches-per-hour`: how often one app instance may fetch remote config from one process;
     /// 0: no limit. Too low, and apps that fetch at each start keep old values.
     package var configFetchesPerHour = 120
 
-    /// `secure-unnamed`: whether who asks for secure payloads and names no app means this one. At most
-    /// one app can be meant.
+    /// `secure-unnamed`: whether requests for secure payloads that name no app mean this one. At most
+    /// one app can have it.
     package var meansUnnamedSecure = false
-    /// `secure-ids`: how its secure payloads are named. It only changes while the app keeps none.
+    /// `secure-ids`: the form of its secure payloads' ids. It can change only while the app stores none.
     package var secureIDs = SecureIDForm.random
-    /// `sync-unsigned`: whether Cognito's clients may come unsigned, with an identity's rights. Whoever
-    /// knows a pool's and an identity's id reads and writes what it keeps then.
+    /// `sync-unsigned`: whether Cognito's clients may send unsigned requests, with an identity's
+    /// rights. Then anyone who knows the ids of a pool and an identity can read and write its data.
     package var takesUnsignedSync = false
 
-    /// `ingest-objects-per-minute`: how many objects of the app's devices one process takes in; 0: no
+    /// `ingest-objects-per-minute`: how many objects of the app's devices one process accepts; 0: no
     /// limit.
     package var maximumIngestObjectsPerMinute = 0
-    /// `receipts`: whether each push carries its id, as `pushId`, by which devices report that it came or
-    /// was opened.
+    /// `receipts`: whether each push carries its id, as `pushId`, with which devices report that it was
+    /// received or opened.
     package var sendsPushIDs = false
 
     package init() {}
 
-    /// From what is stored.
+    /// Reads the stored settings.
     package init(_ object: JSONObject) {
         for setting in Self.all {
             if let value = object[setting.name] { setting.read(value, &self) }
         }
     }
 
-    /// A setting that is none, or a value that it does not take.
+    /// The error of an unknown setting or an invalid value.
     package struct InvalidChange: Error, Equatable, Sendable, CustomStringConvertible {
         package let description: String
         package init(description: String) { self.description = description }
@@ -67,7 +67,7 @@ package struct AppSettings: Sendable, Equatable {
 
     package static var names: [String] { all.map(\.name) }
 
-    /// What `name=value` changes in what is stored.
+    /// Parses `name=value` into the change of the stored settings.
     package static func change(_ text: String) throws(InvalidChange) -> JSONObject {
         let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
         let name = String(parts[0])
@@ -89,7 +89,7 @@ package struct AppSettings: Sendable, Equatable {
         Self.all.map { ($0.name, $0.show(self)) }
     }
 
-    /// As `change` takes it: `client-push=off`.
+    /// The settings in the form that `change` accepts: `client-push=off`.
     package var lines: [String] {
         shown.map { name, value in
             switch value {
@@ -100,7 +100,7 @@ package struct AppSettings: Sendable, Equatable {
         }
     }
 
-    /// Its stores look for it.
+    /// The name by which the secure payloads' store looks it up.
     package static let secureIDsName = "secure-ids"
     package static let secureUnnamedName = "secure-unnamed"
 

@@ -1,12 +1,12 @@
 import JSON
 
-/// `audience_topic`: FCM tells its subscribers by one message; of the other platforms' installations
-/// those hear it that hold its name among their channels.
+/// `audience_topic`: FCM notifies its subscribers by one message; other platforms' installations are
+/// selected if its name is among their channels.
 package struct AudienceTopic: Sendable, Equatable {
-    /// As FCM has it, without `/topics/` in front.
+    /// The name in FCM's form, without the prefix `/topics/`.
     package var name: String
-    /// Of an announcement of remote config: installations that were given this version already, or a
-    /// later one, are left out where they are told one by one.
+    /// The version in an announcement of remote config: installations on other platforms that were
+    /// given this version or a later one are left out.
     package var configVersion: Int?
 
     package init(name: String, configVersion: Int? = nil) {
@@ -14,7 +14,7 @@ package struct AudienceTopic: Sendable, Equatable {
         self.configVersion = configVersion
     }
 
-    /// Those that are told one by one.
+    /// The installations that get a notification each.
     package var selectors: PushRequest.Selectors {
         var selectors = PushRequest.Selectors(channels: [name])
         selectors.exceptFCM = true
@@ -22,15 +22,15 @@ package struct AudienceTopic: Sendable, Equatable {
         return selectors
     }
 
-    /// What its one delivery at FCM is called on the ledger and on `push.outcomes`.
+    /// The name of its single FCM delivery, in the ledger and on `push.outcomes`.
     package var target: String { Self.targetPrefix + name }
 
-    /// No installation and no token is called so.
+    /// A prefix that no installation id and no token hash has.
     package static let targetPrefix = "topic:"
 }
 
 extension PushRequest.Audience {
-    /// The installations that are told one by one; `nil`: none are, but tokens.
+    /// The selectors of the installations that get a notification each; `nil` for a push to tokens.
     package var selectors: PushRequest.Selectors? {
         switch self {
         case .tokens: nil
@@ -41,17 +41,17 @@ extension PushRequest.Audience {
 }
 
 extension AudienceTopic {
-    /// Of a record on `PUSH_RC`, beside what every push may have.
+    /// The additional fields of a record on `PUSH_RC`.
     static let configFields = ["configVersion", "namespace", "updateType"]
     /// The namespace that clients fetch.
     private static let clientNamespace = "firebase"
 
     private static let prefix = "/topics/"
     private static let maximumBytes = 900
-    /// What JavaScript counts exactly.
+    /// The largest integer that JavaScript represents exactly.
     private static let maximumVersion = 1 << 53
 
-    /// - Returns: `nil` where the request is for no topic.
+    /// - Returns: `nil` if the request has no audience topic.
     /// - Throws: `PushRequestError` that names the field.
     init?(_ fields: FieldReader) throws(PushRequestError) {
         guard let text = try fields.string("audience_topic") else { return nil }
@@ -74,7 +74,7 @@ extension AudienceTopic {
             && name.utf8.allSatisfy { ASCII.isAlphanumeric($0) || "-_.~%".utf8.contains($0) }
     }
 
-    /// A whole number, or its decimal text.
+    /// Reads a whole number, or its decimal text.
     private static func version(_ value: JSONValue?) throws(PushRequestError) -> Int? {
         guard let value else { return nil }
         guard let version = value.integer ?? value.string.flatMap({ Int($0) }),

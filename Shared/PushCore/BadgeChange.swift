@@ -1,12 +1,12 @@
 package import JSON
 
-/// A `badge` that changes each installation's own, and sends what it came to: LeanCloud's
+/// A `badge` that changes the stored one of each installation, and sends the result: LeanCloud's
 /// `"Increment"`, Parse's `"increment"` and `{"__op": "Increment", "amount": n}` raise or lower it; a
 /// push of Parse's that names a number sets it, as `{"__op": "Set", "amount": n}`.
 package struct BadgeChange: Hashable, Sendable {
-    /// By how much; negative to lower it.
+    /// The number to add; negative to lower the badge.
     package var amount: Int
-    /// Whether the stored badge becomes the amount, whatever it was.
+    /// Whether the stored badge is replaced by the amount.
     package var isSetting = false
 
     private static let maximumAmount = 1_000_000
@@ -14,7 +14,7 @@ package struct BadgeChange: Hashable, Sendable {
 
     package init(amount: Int) { self.amount = amount }
 
-    /// `nil` for what is no such change, a plain number above all.
+    /// `nil` if the value is not such a change, for example a plain number.
     package init?(_ value: JSONValue) {
         if let name = value.string {
             guard name.lowercased() == "increment" else { return nil }
@@ -42,18 +42,18 @@ package struct BadgeChange: Hashable, Sendable {
         }
     }
 
-    /// Whether it leaves every badge as it is.
+    /// Whether it changes no badge.
     package var isNothing: Bool { !isSetting && amount == 0 }
 
-    /// What a stored badge becomes: never less than nothing, and no more than is kept.
+    /// Returns the new value of a stored badge, from 0 to `highest`.
     package func applied(to badge: Int) -> Int {
         isSetting ? amount : min(max(badge + amount, 0), Self.highest)
     }
 }
 
 extension PushRequest {
-    /// What the push does to the stored badges of a platform's installations: its `data`'s `badge` as
-    /// that platform sees it. A native payload does nothing to them.
+    /// Returns the push's change of the stored badges of a platform's installations: the `badge` of
+    /// its `data` as that platform sees it. A native payload does not change them.
     package func badgeChange(for platform: Platform) -> BadgeChange? {
         guard let data else { return nil }
         let isNative: Bool
@@ -72,12 +72,12 @@ extension PushRequest {
             }
             return value?.isNull == false ? value : nil
         }
-        // A ready `aps` is what LeanCloud documents, too; a badge beside it goes before its own.
+        // LeanCloud also documents a ready `aps`; a badge beside it takes precedence over its own.
         let badge = seen("badge") ?? (platform == .apns ? seen("aps")?["badge"] : nil)
         return badge.flatMap(BadgeChange.init)
     }
 
-    /// By platform; those that it leaves alone are not there.
+    /// The changes by platform; platforms without one are absent.
     package var badgeChanges: [Platform: BadgeChange] {
         var changes: [Platform: BadgeChange] = [:]
         guard data != nil else { return changes }

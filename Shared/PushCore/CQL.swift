@@ -1,13 +1,13 @@
 package import JSON
 
-/// A `select` in LeanCloud's CQL: the same questions as a `where`, in words.
-/// Pure, and bounded as a `where` is. What is not built is refused by its name.
+/// A `select` in LeanCloud's CQL: the conditions of a `where` in words. Pure, and bounded as a
+/// `where` is. Unsupported parts are refused by name.
 ///
 /// `select *|f1,f2|count(*) from Class [where …] [limit [skip,]n] [order by f [asc|desc],…]`
 package struct CQLQuery: Sendable, Equatable {
     package var className: String
     package var condition: Where
-    /// None: all of them.
+    /// Empty: all of them.
     package var keys: [String]
     package var order: [SortKey]
     package var limit: Int?
@@ -17,9 +17,9 @@ package struct CQLQuery: Sendable, Equatable {
     package static let maximumBytes = 16 * 1024
     package static let maximumValues = 1000
 
-    /// Reads a query; each `?` stands for the next of `values`, and all of these must be used. It
-    /// fails with a `CQLError` of code 300, or, where a condition cannot be used, with the code that
-    /// a `where` gives it.
+    /// Reads a query; each `?` stands for the next of `values`, and all of these must be used.
+    /// Throws a `CQLError` of code 300, or, for an invalid condition, with the code that a `where`
+    /// gives it.
     package static func parse(
         _ text: String,
         values: [JSONValue] = []
@@ -34,12 +34,12 @@ package struct CQLQuery: Sendable, Equatable {
         return try reader.select()
     }
 
-    /// Replaces quoted texts of a query, which are its values; what cannot be read stays as it is.
+    /// Replaces the quoted strings of a query, which are its values; text that cannot be parsed stays as it is.
     ///
     /// - Parameters:
     ///   - text: A query.
-    ///   - replacement: The text for a value; `nil`: the value stays.
-    /// - Returns: The query with those texts.
+    ///   - replacement: Returns the new string for a value; `nil`: the value stays.
+    /// - Returns: The query with these strings replaced.
     package static func replacing(
         in text: String,
         _ replacement: (String) -> String?
@@ -64,7 +64,7 @@ package struct CQLQuery: Sendable, Equatable {
     }
 }
 
-/// Why a CQL query cannot be used. Names words of the language, never holds a value.
+/// The reason why a CQL query is invalid. Names words of the language, never contains a value.
 package struct CQLError: Error, Equatable, Sendable, CustomStringConvertible {
     package let code: Int
     package let description: String
@@ -94,7 +94,7 @@ private enum CQLToken: Equatable {
         return tokens
     }
 
-    /// For an error: what stands there, without values.
+    /// The token as an error shows it, without values.
     var shown: String {
         switch self {
         case .word(let word): String(word.prefix(50))
@@ -115,7 +115,7 @@ private struct CQLLexer {
 
     /// Skips blanks.
     ///
-    /// - Returns: Where the next token begins; `nil` at the end.
+    /// - Returns: The position of the next token; `nil` at the end.
     mutating func start() -> Int? {
         while let byte = current, [0x20, 0x09, 0x0a, 0x0d].contains(byte) { position += 1 }
         return position < bytes.count ? position : nil
@@ -143,7 +143,7 @@ private struct CQLLexer {
         return String(decoding: bytes[start..<position], as: UTF8.self)
     }
 
-    /// `\` before a character stands for that character, a doubled quote for itself.
+    /// Reads a quoted string. `\` escapes the next character, a doubled quote is a quote.
     private mutating func quoted(by quote: UInt8) throws(CQLError) -> String {
         position += 1
         var result: [UInt8] = []
@@ -424,7 +424,7 @@ private struct CQLReader {
         throw CQLError("\(word.prefix(50)) is not supported")
     }
 
-    /// `%` stands for any text, all else for itself.
+    /// Converts a LIKE pattern: `%` matches any text, all else itself.
     private static func pattern(like text: String) -> String {
         let parts = text.split(separator: "%", omittingEmptySubsequences: false).map { part in
             part.isEmpty ? "" : "\\Q" + quoted(part) + "\\E"
@@ -432,7 +432,7 @@ private struct CQLReader {
         return "^" + parts.joined(separator: ".*") + "$"
     }
 
-    /// As SDKs have it: a `\E` of the text's own ends the quotation, stands for itself, and begins
+    /// Quotes as SDKs do: a `\E` within the text ends the quotation, is escaped, and begins
     /// another.
     private static func quoted(_ text: Substring) -> String {
         var result = ""

@@ -3,28 +3,29 @@ private import Synchronization
 
 /// Postgres' clock as this process knows it: the difference between it and a steady clock of ours.
 ///
-/// Rows say by Postgres' clock when they are due, released and expired. Whoever acts on them asks here, so
-/// a wall clock that is wrong on this host, or is set, changes nothing. Until the first measurement it is
-/// the wall clock.
+/// Rows use Postgres' clock for the times when they are due, released and expired. Code that acts on them
+/// reads this clock, so a wall clock that is wrong on this host, or is set, changes nothing. Until the
+/// first measurement it is the wall clock.
 ///
-/// From any thread.
+/// Thread-safe.
 package final class DatabaseClock: Sendable {
-    /// What is reported: a host whose clock is kept by NTP differs by milliseconds.
+    /// The difference from which a warning is reported: a host whose clock is synchronised by NTP differs by
+    /// milliseconds.
     package static let tolerance: Duration = .seconds(5)
-    /// How long a provider's complaint about the time of a token is reported.
+    /// The time for which a provider's complaint about the time of a token is reported.
     private static let complaintMilliseconds: Int64 = 600_000
     private static let unmeasured = Int64.min
 
     private let wall: @Sendable () -> Instant
-    private let steady: @Sendable () -> SteadyInstant
+    private let steady: @Sendable () -> MonotonicInstant
     /// Postgres' time less the steady clock's, in milliseconds.
     private let difference = Atomic<Int64>(unmeasured)
     private let lock = Lock()
-    nonisolated(unsafe) private var complaint: (provider: Platform, at: SteadyInstant)?
+    nonisolated(unsafe) private var complaint: (provider: Platform, at: MonotonicInstant)?
 
     package init(
         wall: @escaping @Sendable () -> Instant = { .now() },
-        steady: @escaping @Sendable () -> SteadyInstant = { .now() }
+        steady: @escaping @Sendable () -> MonotonicInstant = { .now() }
     ) {
         self.wall = wall
         self.steady = steady
@@ -36,15 +37,15 @@ package final class DatabaseClock: Sendable {
         return Instant(milliseconds: steady().milliseconds + known)
     }
 
-    /// Measures by a time that Postgres gave. It lies between the question and the answer, which bounds the
-    /// difference; what is known already is moved no further than to these bounds, so that a slow answer
-    /// costs no precision.
+    /// Updates the difference from a time that Postgres returned. The time lies between the query and its
+    /// reply, which bounds the difference; the known value is only moved into these bounds, so that a slow
+    /// reply costs no precision.
     ///
     /// - Parameters:
     ///   - time: Postgres' `now()` or `clock_timestamp()`.
     ///   - asked: When it was asked for.
-    ///   - answered: When it came.
-    package func measured(_ time: Instant, asked: SteadyInstant, answered: SteadyInstant) {
+    ///   - answered: When the reply came.
+    package func measured(_ time: Instant, asked: MonotonicInstant, answered: MonotonicInstant) {
         let least = time.milliseconds - answered.milliseconds
         let most = max(least, time.milliseconds - asked.milliseconds)
         let known = difference.load(ordering: .relaxed)
@@ -54,22 +55,22 @@ package final class DatabaseClock: Sendable {
         )
     }
 
-    /// How far this host's wall clock is ahead of Postgres'; negative: behind; zero before it was measured.
+    /// The lead of this host's wall clock over Postgres'; negative: behind; zero before it was measured.
     package var hostIsAhead: Duration {
         .milliseconds(wall().milliseconds - now().milliseconds)
     }
 
-    /// Whether this host's clock and Postgres' disagree: one of them is wrong, and nobody knows which.
+    /// Whether this host's clock and Postgres' disagree: one of them is wrong, and it is unknown which.
     package var isInDoubt: Bool { Self.isTooMuch(hostIsAhead) }
 
-    /// A provider refused a token for the time in it.
+    /// Records that a provider rejected a token for the time in it.
     package func refused(by provider: Platform) {
         let now = steady()
         lock.withLock { unsafe complaint = (provider, now) }
     }
 
-    /// What an operator should mend: a difference beyond the tolerance, or a provider's complaint in the
-    /// last minutes. Work goes on.
+    /// The warning for an operator: a difference beyond the tolerance, or a provider's complaint in the
+    /// last ten minutes. The service continues to work.
     package var warning: String? {
         let ahead = hostIsAhead
         if Self.isTooMuch(ahead) { return Self.text(hostIsAhead: ahead) }
@@ -83,7 +84,7 @@ package final class DatabaseClock: Sendable {
         }
     }
 
-    /// A difference that is to be reported, in words.
+    /// Describes a difference for a report.
     package static func text(hostIsAhead ahead: Duration) -> String {
         let seconds = ahead.wholeMilliseconds.magnitude / 1000
         let side = ahead > .zero ? "ahead of" : "behind"

@@ -1,12 +1,12 @@
-/// That a dataset has another count, here or in another system.
+/// A new sync count of a dataset, here or in another system.
 package struct DatasetChange: Sendable, Equatable {
     package var pool: String
     package var identity: String
     package var dataset: String
     package var syncCount: Int
-    /// Who wrote it, where the writer says so.
+    /// The device that wrote it, if the writer names one.
     package var device: String?
-    /// Whether it was written down here: then the dataset is what these tables say.
+    /// Whether it was written here: then these tables have the current dataset.
     package var isOwn: Bool
 
     package init(

@@ -1,8 +1,8 @@
-/// How long to wait before the next attempt: doubling from `base`, never over `cap`.
+/// Exponential backoff before the next attempt: doubling from `base`, never over `cap`.
 package struct Backoff: Equatable, Sendable {
     package var baseMilliseconds: Int64
     package var capMilliseconds: Int64
-    /// What a provider may ask for with `Retry-After` at most; more is cut to this.
+    /// The longest `Retry-After` that a provider may ask for; longer ones are cut to this.
     package var retryAfterCapMilliseconds: Int64
 
     package init(
@@ -15,7 +15,7 @@ package struct Backoff: Equatable, Sendable {
         self.retryAfterCapMilliseconds = max(1, retryAfterCapMilliseconds)
     }
 
-    /// The wait when `count` tries are behind us. `jitter`, 0..<1, spreads those who failed
+    /// Returns the delay after `count` attempts. `jitter`, 0..<1, spreads deliveries that failed
     /// together over the upper half of it.
     package func delayMilliseconds(after count: Int, jitter: Double) -> Int64 {
         var full = min(baseMilliseconds, capMilliseconds)
@@ -28,17 +28,17 @@ package struct Backoff: Equatable, Sendable {
     }
 }
 
-/// What has to happen with a delivery now.
+/// The next step of a delivery.
 package enum DeliveryDecision: Equatable, Sendable {
-    /// It is over.
+    /// The delivery has ended.
     case settle(Outcome)
-    /// It is over, and so is its token, unless the device registered it after `since`.
+    /// The delivery has ended, and its token is disabled unless the device registered it after `since`.
     case settleAndDisableToken(since: Instant?)
-    /// Send again, not before then.
+    /// Send again, but not earlier.
     case retry(at: Instant)
 }
 
-/// What one provider answer means for one delivery. Pure: no clock, no I/O.
+/// The rules that turn a provider's answer into the next step of one delivery. Pure: no clock, no I/O.
 package struct DeliveryAttempts: Equatable, Sendable {
     /// An unanswered request is sent at most once more, and only where a repeat overwrites.
     private static let unansweredLimit = 2
@@ -47,13 +47,13 @@ package struct DeliveryAttempts: Equatable, Sendable {
     package let backoff: Backoff
     /// Requests that left this process, or may have.
     package private(set) var attempts: Int
-    /// How many of `attempts` were never answered.
+    /// The number of `attempts` that were never answered.
     package private(set) var unanswered: Int
-    /// Tries that ended before anything was sent. Not kept in the row: after a restart a provider
-    /// that cannot be reached is asked again early.
+    /// The number of attempts that ended before anything was sent. Not stored in the row: after a
+    /// restart, an unreachable provider is retried early.
     package private(set) var unsent: Int
 
-    /// After `limit` attempts, 1 or more, a transient answer is final.
+    /// Starts with the counts of a row. After `limit` attempts, 1 or more, a transient answer is final.
     package init(
         limit: Int = 20,
         backoff: Backoff = Backoff(),
@@ -68,14 +68,14 @@ package struct DeliveryAttempts: Equatable, Sendable {
         self.unsent = unsent
     }
 
-    /// What to do before anything is sent: nothing goes out late.
+    /// Whether a delivery has expired. Checked before every attempt: nothing is sent late.
     package static func isExpired(at now: Instant, expiresAt: Instant?) -> Bool {
         guard let expiresAt else { return false }
         return now >= expiresAt
     }
 
-    /// Counts a try that has ended and says what follows from it. `repeatOverwrites` says whether a
-    /// second copy takes the place of the first on the device; `jitter` is random, 0..<1.
+    /// Counts an attempt that has ended and returns the next step. `repeatOverwrites` says whether
+    /// a second copy replaces the first on the device; `jitter` is random, 0..<1.
     package mutating func finished(
         _ outcome: ProviderOutcome,
         repeatOverwrites: Bool,
@@ -108,8 +108,8 @@ package struct DeliveryAttempts: Equatable, Sendable {
                 return .settle(.inDoubt)
             }
             let wait = backoff.delayMilliseconds(after: attempts, jitter: jitter)
-            // What may have arrived is not called expired: without time for a second try it stays
-            // in doubt.
+            // A notification that may have arrived is not called expired: without time for a second
+            // attempt it stays in doubt.
             guard case .retry(let time) = retry(after: wait, now: now, expiresAt: expiresAt) else {
                 return .settle(.inDoubt)
             }
@@ -130,7 +130,7 @@ package struct DeliveryAttempts: Equatable, Sendable {
         return .retry(at: time)
     }
 
-    /// What the provider asked for, and up to a tenth more, so that not all come back at once.
+    /// Returns the `Retry-After`, plus up to a tenth, so that not all retries come at once.
     private func lowerBound(_ retryAfter: Duration?, jitter: Double) -> Int64 {
         guard let retryAfter, retryAfter > .zero else { return 0 }
         let asked = min(retryAfter.wholeMilliseconds, backoff.retryAfterCapMilliseconds)

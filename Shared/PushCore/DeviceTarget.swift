@@ -1,4 +1,4 @@
-/// The push services that a notification can leave through. Raw values are those of the schema
+/// The push services that a notification can be sent through. Raw values are those of the schema
 /// and of a request's `tokens`.
 package enum Platform: String, CaseIterable, Hashable, Sendable {
     case apns
@@ -7,22 +7,22 @@ package enum Platform: String, CaseIterable, Hashable, Sendable {
     case mpns
 }
 
-/// Which of APNs' two worlds a token belongs to; the other platforms have one only. Raw values
-/// are those of the schema.
+/// The APNs environment of a token; the other platforms have only one. Raw values are those of the
+/// schema.
 package enum PushEnvironment: String, CaseIterable, Hashable, Sendable {
     case none = ""
     case production
     case sandbox
 }
 
-/// Where one notification goes.
+/// The address of one notification.
 package struct DeviceTarget: Hashable, Sendable {
     package var provider: Platform
     /// APNs: device token in hex; FCM: registration token; WNS, MPNS: channel URI. Never logged.
     package var token: String
     package var environment: PushEnvironment
-    /// Whether the installation itself names its environment. Where the push's `prod` decided, a
-    /// `BadDeviceToken` may be our own mix-up and says nothing about the device.
+    /// Whether the installation itself names its environment. If the push's `prod` decided, a
+    /// `BadDeviceToken` may be our own mistake and says nothing about the device.
     package var environmentIsExplicit: Bool
 
     package init(

@@ -1,6 +1,6 @@
 package import JSON
 
-/// How many deliveries of a push failed at one provider for one reason.
+/// The number of deliveries of a push that failed at one provider for one reason.
 package struct FailureCount: Equatable, Sendable {
     package var provider: Platform
     package var reason: String
@@ -12,13 +12,13 @@ package struct FailureCount: Equatable, Sendable {
         self.count = count
     }
 
-    /// What a push's record shows of them: the ten most frequent.
+    /// The number of failures that a push's record shows: the ten most frequent.
     package static let shown = 10
 
-    /// How the reason begins of what is too large, whatever its size: it is counted as one.
+    /// The first words of the reason of payloads that are too large: all sizes are counted together.
     package static let tooLarge = LocalFailure.payloadTooLarge.rawValue
 
-    /// The reason as it is counted: bounded, and the same for what differs by a size alone.
+    /// Returns the reason as it is counted: bounded, and the same for reasons that differ only by a size.
     package static func reason(_ text: String?, status: Int?) -> String {
         guard let text, !text.isEmpty else {
             return status.map { "status \($0)" } ?? "no reason given"
@@ -29,7 +29,7 @@ package struct FailureCount: Equatable, Sendable {
 }
 
 extension [FailureCount] {
-    /// Those of several pushes, the most frequent first.
+    /// Adds up the counts of several pushes, the most frequent first.
     package static func together(_ lists: [[FailureCount]]) -> [FailureCount] {
         var sums: [FailureCount] = []
         for failure in lists.joined() {
@@ -41,7 +41,7 @@ extension [FailureCount] {
         return sums.sorted { $0.count > $1.count }
     }
 
-    /// As every surface shows it: `[{"provider", "reason", "count"}]`, the most frequent first.
+    /// The counts as every surface shows them: `[{"provider", "reason", "count"}]`, the most frequent first.
     package var json: JSONValue {
         .array(
             prefix(FailureCount.shown).map { failure in

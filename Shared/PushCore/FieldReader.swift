@@ -1,11 +1,11 @@
 import JSON
 
-/// Reads known fields by kind; `null` counts as absent.
+/// A reader of known fields by kind; `null` counts as absent.
 struct FieldReader {
     private let object: JSONObject
     private let path: String
-    /// A bit for each length of a name that is there. Most fields that are asked for are not, and most of
-    /// these show here.
+    /// One bit for each length of a name that is present. Most of the fields that are asked for are
+    /// absent, and this mask shows it for most of them.
     private let marks: UInt64
 
     init(_ object: JSONObject, path: String = "") {
@@ -29,7 +29,7 @@ struct FieldReader {
 
     func has(_ field: String) -> Bool { self[field] != nil }
 
-    /// Whether it is there, and null.
+    /// Whether the field is present and null.
     func isNull(_ field: String) -> Bool {
         marks & Self.mark(field) != 0 && object[field]?.isNull == true
     }
@@ -57,7 +57,7 @@ struct FieldReader {
         return text
     }
 
-    /// An event's id or source: 1 to 256 bytes; a number is taken as its digits.
+    /// Returns an event's id or source: 1 to 256 bytes; a number is read as its digits.
     func identifier(
         _ field: String,
         bytes: ClosedRange<Int> = 1...PushRequest.maximumSourceBytes
@@ -66,7 +66,7 @@ struct FieldReader {
         return try string(field, bytes: bytes)
     }
 
-    /// One of a few words.
+    /// Returns one of a few words.
     func choice<Choice: RawRepresentable>(
         _ field: String,
         _ words: String
@@ -107,12 +107,12 @@ struct FieldReader {
         return time
     }
 
-    /// An instant, or a time of each device's own clock where there is no zone.
+    /// Returns an instant, or a device-local time if there is no zone.
     func pushTime(_ field: String) throws(PushRequestError) -> PushTime? {
         guard let value = self[field] else { return nil }
         if let text = value.string {
             if let time = Instant(iso8601: text) { return .at(time) }
-            if let time = WallTime(iso8601: text) { return .local(time) }
+            if let time = LocalDateTime(iso8601: text) { return .local(time) }
         }
         throw PushRequestError(
             path + field,
@@ -123,7 +123,7 @@ struct FieldReader {
         )
     }
 
-    /// A list of distinct strings, in the order given.
+    /// Returns a list of distinct strings, in the order given.
     func strings(
         _ field: String,
         orOne: Bool
@@ -145,7 +145,7 @@ struct FieldReader {
             )
         }
         var result: [String] = []
-        var seen: TextSet = []
+        var seen: ExactStringSet = []
         for (index, value) in list.enumerated() {
             guard let text = value.string else {
                 throw wrong("\(field)[\(index)]", "a string", value)
@@ -170,7 +170,7 @@ struct FieldReader {
 }
 
 extension JSONValue {
-    /// "not a number": the end of an error's sentence.
+    /// The end of an error's sentence, such as "not a number".
     var not: String {
         switch self {
         case .null: "not null"

@@ -1,14 +1,14 @@
 package import JSON
 
-/// What a field of LeanCloud's or Parse's may hold: one type in all objects of its class.
+/// The type of a field of LeanCloud's or Parse's: one type in all objects of its class.
 ///
-/// The first value that an app saves in a field decides it for good; the fields that Carillon itself
-/// reads have theirs from the start. `null` and a deletion have none, and go everywhere.
+/// The first value that an app saves in a field decides its type permanently; the fields that Carillon itself reads
+/// have a fixed type. `null` and a deletion have no type and are always accepted.
 package enum FieldType: Sendable, Equatable {
     case string, number, boolean, array, object, date, geoPoint, bytes, file
     case pointer(className: String)
 
-    /// `nil` for `null`, which decides nothing.
+    /// `nil` for `null`, which has no type.
     package init?(of value: JSONValue) {
         switch value {
         case .null: return nil
@@ -33,13 +33,13 @@ package enum FieldType: Sendable, Equatable {
         }
     }
 
-    /// As it is kept and listed.
+    /// The type's name as it is stored and listed.
     package var text: String {
         if case .pointer(let className) = self { return "\(name)<\(className)>" }
         return name
     }
 
-    /// - Parameter text: As `text` gives it.
+    /// - Parameter text: The form that `text` returns.
     package init?(text: String) {
         if let known = Self.plain.first(where: { $0.name == text }) {
             self = known
@@ -49,7 +49,7 @@ package enum FieldType: Sendable, Equatable {
         self = .pointer(className: String(text.dropFirst("Pointer<".count).dropLast()))
     }
 
-    /// As both products call it.
+    /// The name that both products use.
     package var name: String {
         switch self {
         case .string: "String"
@@ -69,7 +69,7 @@ package enum FieldType: Sendable, Equatable {
         .string, .number, .boolean, .array, .object, .date, .geoPoint, .bytes, .file,
     ]
 
-    /// A class's name is bytes: two that only look the same are two.
+    /// Compares class names by bytes: canonically equivalent names are different.
     package static func == (left: FieldType, right: FieldType) -> Bool {
         if case .pointer(let mine) = left, case .pointer(let others) = right {
             return mine.utf8.elementsEqual(others.utf8)
@@ -79,7 +79,7 @@ package enum FieldType: Sendable, Equatable {
 }
 
 extension FieldType {
-    /// What the fields that Carillon reads hold; `nil` for one that is the app's own.
+    /// Returns the type of a field that Carillon reads; `nil` for one that is the app's own.
     package static func fixed(_ field: String, of className: String) -> FieldType? {
         if field == "ACL" { return .object }
         return className == "_Installation" ? ofInstallations[field] : ofIdentities[field]
@@ -98,7 +98,7 @@ extension FieldType {
     ]
 }
 
-/// A field that a save gives a value, and what kind of value.
+/// A field that a save sets, and the type of its value.
 package struct FieldUse: Sendable, Equatable {
     package let name: String
     package let type: FieldType
@@ -109,7 +109,7 @@ package struct FieldUse: Sendable, Equatable {
     }
 }
 
-/// A save that gives a field another type than it has. Names the field, never holds a value.
+/// A save that gives a field a different type than it has. Names the field, never contains a value.
 package struct FieldMismatch: Error, Sendable, Equatable, CustomStringConvertible {
     package let className: String
     package let field: String
@@ -125,7 +125,7 @@ package struct FieldMismatch: Error, Sendable, Equatable, CustomStringConvertibl
 
     package static let code = 111
 
-    /// As LeanCloud says it.
+    /// The error in LeanCloud's words.
     package var description: String {
         "Invalid value type for field '\(field)', expect type is \(Self.shown(expected)), "
             + "but it is \(Self.shown(found))."
@@ -136,7 +136,7 @@ package struct FieldMismatch: Error, Sendable, Equatable, CustomStringConvertibl
         return "{:type \"Pointer\", :className \"\(className)\"}"
     }
 
-    /// As Parse says it.
+    /// The error in Parse's words.
     package var descriptionOfParse: String {
         "schema mismatch for \(className).\(field); "
             + "expected \(expected.text) but got \(found.text)"

@@ -1,11 +1,11 @@
 package import JSON
 
-/// A message of FCM's legacy HTTP protocol, which Azure's `gcm` sends and templates still carry, as
-/// FCM's v1 message, the only one that is taken today. Pure.
+/// The conversion of messages of FCM's legacy HTTP protocol, which Azure's `gcm` sends and templates
+/// still contain, to FCM v1 messages, the only form that FCM accepts today. Pure.
 ///
 /// - SeeAlso: Firebase, "Migrate from legacy FCM APIs to HTTP v1".
 package enum GCMMessage {
-    /// What v1 cannot say, or only the audience may. Names the field, never its value.
+    /// A field that v1 does not support, or that only the audience may set. Names the field, never its value.
     package struct Problem: Error, Equatable, Sendable, CustomStringConvertible {
         package let field: String
         package let problem: String
@@ -18,7 +18,7 @@ package enum GCMMessage {
         package var description: String { "\(field) \(problem)" }
     }
 
-    /// Notification fields that v1 has for Android alone, by their legacy names.
+    /// Notification fields that v1 has only for Android, by their legacy names.
     private static let androidNames = [
         "icon": "icon", "color": "color", "sound": "sound", "tag": "tag",
         "click_action": "click_action", "android_channel_id": "channel_id",
@@ -60,7 +60,7 @@ package enum GCMMessage {
         return message
     }
 
-    /// Legacy values of other types reached the device as text.
+    /// Converts legacy values of other types to strings, as they reached the device.
     private static func data(_ value: JSONValue) throws(Problem) -> JSONObject {
         guard let object = value.object else { throw Problem("data", "must be an object") }
         var result = JSONObject()

@@ -3,11 +3,11 @@ package struct GeoPoint: Sendable, Hashable {
     package let latitude: Double
     package let longitude: Double
 
-    /// The radii that clients count with, to turn a distance into radians.
+    /// The radii that clients use to convert a distance into radians.
     package static let earthRadiusInKilometers = 6371.0
     package static let earthRadiusInMiles = 3958.8
 
-    /// `nil` for what is no place: a latitude beyond 90 degrees, a longitude beyond 180.
+    /// `nil` if it is not a place: a latitude beyond 90 degrees, a longitude beyond 180.
     package init?(latitude: Double, longitude: Double) {
         guard (-90...90).contains(latitude), (-180...180).contains(longitude) else { return nil }
         self.latitude = latitude

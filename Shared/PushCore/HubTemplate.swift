@@ -1,16 +1,16 @@
 package import JSON
 
-/// Azure's templates: a device says once how its messages look, a send brings only the words.
+/// Azure's templates: a device stores the form of its messages once, a send contains only the values.
 package enum HubTemplate {
-    /// Where an installation keeps what only Azure's surface reads and writes.
+    /// The field of an installation that only Azure's surface reads and writes.
     package static let field = "_azure"
     package static let maximumNames = 100
-    /// Of these, how many may be there for an app key to add another.
+    /// The limit of template names up to which an app key may add another.
     package static let maximumNamesOfClients = 50
-    /// Of one template as it is kept: no provider takes a payload so long.
+    /// The limit of one stored template: no provider accepts a payload so long.
     package static let maximumBytes = 8000
 
-    /// The key under which a template is kept: a dot in its name would divide a path.
+    /// Returns the key under which a template is stored: a dot in its name would divide a path.
     package static func key(_ name: String) -> String {
         String(name.map { $0 == "." ? "$" : $0 })
     }
@@ -19,13 +19,13 @@ package enum HubTemplate {
         TagName.isValid(name) && name.utf8.allSatisfy { $0 < 0x80 && $0 != UInt8(ascii: "=") }
     }
 
-    /// One send: to the devices that hold the template of this name, filled with these words.
+    /// A send to the devices that have the template of this name, filled with these values.
     package struct Send: Sendable, Equatable {
         package var name: String
-        /// Texts by their names in lower case: case does not count.
-        package var properties: TextMap<String>
+        /// Strings by their names in lower case: case does not count.
+        package var properties: ExactStringMap<String>
 
-        package init(name: String, properties: TextMap<String>) {
+        package init(name: String, properties: ExactStringMap<String>) {
             self.name = name
             self.properties = properties
         }
@@ -33,8 +33,8 @@ package enum HubTemplate {
         /// The path of the template in an installation's fields, as its deliveries carry it.
         package var valueField: String { "\(HubTemplate.field).templates.\(HubTemplate.key(name))" }
 
-        /// The devices that hold it, those of them that the expression means where there is one: a
-        /// template's tags count beside the device's.
+        /// Returns the condition for the devices that have it, narrowed by the tag expression if
+        /// there is one: a template's tags count like the device's.
         func condition(_ tags: TagExpression?) -> Where {
             let path = [HubTemplate.field, "templates", HubTemplate.key(name), "tags"]
             let holds = Where.field(

@@ -1,7 +1,7 @@
 package import JSON
 
-/// A user as an app's backend describes him: LeanCloud's and Parse's `_User`. Installations point to
-/// it by `owner` or `user`, and pushes by `identities`. It has no password: nobody logs in here.
+/// A user as described by an app's backend: LeanCloud's and Parse's `_User`. Installations point to
+/// it by `owner` or `user`, and pushes by `identities`. It has no password: Carillon has no login.
 package struct Identity: Sendable, Equatable {
     package var app: String
     package var objectID: String
@@ -24,11 +24,11 @@ package struct Identity: Sendable, Equatable {
         self.updatedAt = updatedAt
     }
 
-    /// What would let somebody log in: it is refused, never kept in the clear nor dropped in silence.
+    /// Login credentials: they are refused, never stored in the clear nor dropped silently.
     private static let credentials = ["password", "authData", "sessionToken"]
     private static let unique = ["username", "email", "mobilePhoneNumber"]
 
-    /// Fields of which no two identities of an app may hold the same.
+    /// The fields whose values must be unique among an app's identities.
     package var uniqueFields: [(name: String, value: String)] {
         Self.unique.compactMap { name in
             guard let value = fields[name]?.string, !value.isEmpty else { return nil }
@@ -36,7 +36,7 @@ package struct Identity: Sendable, Equatable {
         }
     }
 
-    /// The error of a second identity with the same unique field: LeanCloud's and Parse's codes.
+    /// Returns the error of a second identity with the same unique field: LeanCloud's and Parse's codes.
     package static func taken(_ field: String) -> InstallationError {
         let code =
             switch field {
@@ -45,19 +45,19 @@ package struct Identity: Sendable, Equatable {
             case "mobilePhoneNumber": 214
             default: 137
             }
-        return InstallationError(code: code, "\(field) is another identity's already")
+        return InstallationError(code: code, "\(field) is already taken by another identity")
     }
 
-    /// The fields as they are after a save that named those of `changed`, checked.
+    /// Validates the fields after a save that set those of `changed`.
     package static func checked(
         _ object: JSONObject,
-        changed: TextSet
+        changed: ExactStringSet
     ) throws(InstallationError) -> JSONObject {
         let reader = InstallationFields(object)
         for field in credentials where object[field] != nil {
             throw InstallationError(
                 code: 1,
-                "\(field) is refused: identities are kept for pushes, and nobody logs in here"
+                "\(field) is refused: identities are for pushes only; there is no log-in here"
             )
         }
         for field in changed { try reader.check(field) }

@@ -1,12 +1,12 @@
-/// The rule for what an identity proves itself by with Basic, and how a device's secret is told from it.
+/// The rule for the secret by which an identity authenticates with Basic, and how it differs from a device's.
 package enum IdentitySecret {
-    /// What a device's secret begins with.
+    /// The prefix of a device's secret.
     package static let deviceMark = "cds_"
     package static let bytes = 8...1024
-    /// As an installation may name it.
+    /// The same limit as for the `identity` of an installation.
     package static let maximumIdentityBytes = 512
 
-    /// What is wrong with a secret; `nil` if nothing is. Never contains it.
+    /// Returns why a secret is invalid; `nil` if it is valid. Never contains it.
     package static func problem(_ secret: String) -> String? {
         guard bytes.contains(secret.utf8.count) else {
             return "a secret has \(bytes.lowerBound) to \(bytes.upperBound) bytes"
@@ -17,7 +17,7 @@ package enum IdentitySecret {
         return nil
     }
 
-    /// What is wrong with an identity that is to have a secret; `nil` if nothing is.
+    /// Returns why an identity cannot have a secret; `nil` if it can.
     package static func problem(ofIdentity identity: String) -> String? {
         guard (1...maximumIdentityBytes).contains(identity.utf8.count), !identity.utf8.contains(0)
         else { return "an identity has 1 to \(maximumIdentityBytes) bytes, without NUL" }

@@ -2,24 +2,24 @@ package import JSON
 
 /// One app on one device, as it registered itself.
 ///
-/// What Carillon reads has a property of its own; every other field that the client saved is in
-/// `fields`, untouched. `platform`, `token`, `environment`, `identity` and `locale` are derived from
+/// Values that Carillon reads have a property each; every other field that the client saved is in
+/// `fields`, unchanged. `platform`, `token`, `environment`, `identity` and `locale` are derived from
 /// fields, which stay in `fields` as they came.
 package struct Installation: Sendable, Equatable {
     package var app: String
     package var objectID: String
     package var deviceType: String
-    /// Where its pushes go; `nil` for a device that no provider of ours reaches.
+    /// The provider that reaches it; `nil` for a device that none of our providers reaches.
     package var platform: Platform?
     package var token: String?
     package var environment: PushEnvironment
     package var identity: String?
     package var channels: [String]
-    /// Whether its field `channels` is there: one that was deleted, or never set, is not one of none.
+    /// Whether its field `channels` is present: a deleted or unset one differs from an empty list.
     package var hasChannels: Bool
     package var installationID: String?
     package var badge: Int
-    /// Whether its field `badge` is there; an absent one counts from 0.
+    /// Whether its field `badge` is present; an absent one counts from 0.
     package var hasBadge: Bool
     package var timeZone: String?
     package var locale: String?
@@ -27,14 +27,14 @@ package struct Installation: Sendable, Equatable {
     package var vendor: String?
     package var deviceProfile: String?
     package var fields: JSONObject
-    /// Whether it gets template sends only. It shares its token with others then: no save finds it by
-    /// the token, and it takes the token from no other.
+    /// Whether it gets template sends only. It may then share its token with others: no save finds it
+    /// by the token, and it takes the token from no other.
     package var isTemplateOnly = false
     package var isValid: Bool
-    /// Why a provider's answer, or its silence, made it invalid; `nil` where the client muted it
-    /// itself.
+    /// The reason why a provider's answer, or the device's silence, made it invalid; `nil` if the
+    /// client muted it itself.
     package var invalidReason: String?
-    /// When the device last named its token: an older answer that it is gone says nothing.
+    /// The time when the device last named its token: an older answer that the token is gone is ignored.
     package var tokenUpdatedAt: Instant?
     package var createdAt: Instant
     package var updatedAt: Instant
@@ -55,7 +55,7 @@ package struct Installation: Sendable, Equatable {
     }
 }
 
-/// A field of an installation that cannot be kept. Names the field, never holds its value.
+/// An invalid field of an installation. Names the field, never contains its value.
 package struct InstallationError: Error, Equatable, Sendable, CustomStringConvertible {
     /// LeanCloud's error code.
     package let code: Int
@@ -72,14 +72,14 @@ package struct InstallationError: Error, Equatable, Sendable, CustomStringConver
 }
 
 extension Installation {
-    /// What finds an installation that is there already: who saves one with a known token or
-    /// `installationId` means that one.
+    /// The keys that find an existing installation: a save with a known token or `installationId`
+    /// updates it.
     package struct Keys: Sendable, Equatable {
         package var installationID: String?
         package var platform: Platform?
         package var token: String?
         package var environment: PushEnvironment
-        /// As the client named them: what Parse's rule goes by.
+        /// The values as the client named them, for Parse's rule.
         package var deviceType: String?
         package var deviceToken: String?
         package var appIdentifier: String?
@@ -112,21 +112,20 @@ extension Installation {
         return object
     }
 
-    private static let ownFields: TextSet = [
+    private static let ownFields: ExactStringSet = [
         "deviceType", "installationId", "timeZone", "apnsTopic", "vendor", "deviceProfile",
         "channels", "badge", "valid", "objectId", "createdAt", "updatedAt",
     ]
 
-    /// Takes the object as it is after a save: all of its fields, not only those that changed.
+    /// Applies the object as it is after a save: all of its fields, not only those that changed.
     ///
     /// `object` is `self.object` with the request's changes applied to it, `changed` the names of the
-    /// fields that the request carried. A device that names its token is alive: it becomes valid
-    /// again unless it was muted. One that was only silent does so with whatever it says. A channel's
-    /// name must obey `isChannel`, unless it is there already: what one surface took, another leaves
-    /// alone.
+    /// request's fields. A device that names its token is alive: it becomes valid again unless it was
+    /// muted. One that was only silent becomes valid by any save. A new channel's name must obey
+    /// `isChannel`; existing ones are accepted, so that one surface does not reject another's.
     package mutating func take(
         _ object: JSONObject,
-        changed: TextSet,
+        changed: ExactStringSet,
         now: Instant,
         isChannel: (String) -> Bool = ChannelName.isValid
     ) throws(InstallationError) {
@@ -142,7 +141,7 @@ extension Installation {
         apnsTopic = try reader.string("apnsTopic", maximumBytes: 256)
         vendor = try reader.string("vendor", maximumBytes: 64)
         deviceProfile = try reader.deviceProfile()
-        let known = TextSet(channels)
+        let known = ExactStringSet(channels)
         channels = try reader.channels { known.contains($0) || isChannel($0) }
         hasChannels = reader.has("channels")
         badge = try reader.badge()
@@ -152,7 +151,7 @@ extension Installation {
         identity = try reader.identity()
         let before = (platform, token)
         let route = try reader.route()
-        // A route that another installation took comes back only where the device names it again.
+        // A route that another installation took returns only if the device names it again.
         let isOnlyReread =
             !isNew && token == nil && changed.isDisjoint(with: Self.routeFields)
         (platform, token) = isOnlyReread ? (nil, nil) : route
@@ -179,12 +178,12 @@ extension Installation {
         }
     }
 
-    /// Why an installation is invalid that was not opened for as long as its app says.
+    /// The reason of an installation that was not opened for as long as its app requires.
     package static let silentReason = "silent"
-    /// Its `expirationTime`, of an Azure client's, has come.
+    /// The reason of an Azure client's installation whose `expirationTime` has passed.
     package static let hubExpiredReason = "expirationTime"
 
-    /// What `jsonb` takes: text without NUL, and numbers of a size that it holds exactly.
+    /// Whether `jsonb` can hold the value: strings without NUL, and numbers that it represents exactly.
     static func canBeKept(_ value: JSONValue) -> Bool {
         switch value {
         case .null, .bool, .integer, .double: true
@@ -196,7 +195,7 @@ extension Installation {
         }
     }
 
-    private static let tokenFields: TextSet = [
+    private static let tokenFields: ExactStringSet = [
         "deviceToken", "registrationId", "subscriptionUri",
     ]
 
@@ -205,7 +204,7 @@ extension Installation {
     ])
 }
 
-/// Reads an installation's fields by name; `null` counts as absent.
+/// A reader of an installation's fields by name; `null` counts as absent.
 struct InstallationFields {
     private let object: JSONObject
 
@@ -218,7 +217,7 @@ struct InstallationFields {
 
     func has(_ field: String) -> Bool { self[field] != nil }
 
-    /// A field that a save names. What was kept before stays, whatever the rules are now.
+    /// Checks a field that a save names. Stored values stay, even if they break a newer rule.
     func check(_ field: String) throws(InstallationError) {
         guard let value = object[field] else { return }
         if field != HubTemplate.field, let problem = FieldName.problem(field) { throw problem }
@@ -260,13 +259,13 @@ struct InstallationFields {
         return name
     }
 
-    /// Each once; `isValid` is the surface's rule for a name.
+    /// Returns each channel once; `isValid` is the surface's rule for a name.
     func channels(_ isValid: (String) -> Bool) throws(InstallationError) -> [String] {
         guard let value = self["channels"] else { return [] }
         guard let list = value.array else { throw .wrongType("channels", "an array of strings") }
         guard list.count <= 2000 else { throw .wrongType("channels", "at most 2000 names") }
         var channels: [String] = []
-        var seen: TextSet = []
+        var seen: ExactStringSet = []
         for entry in list {
             guard let name = entry.string else {
                 throw .wrongType("channels", "an array of strings")
@@ -308,7 +307,7 @@ struct InstallationFields {
         return nil
     }
 
-    /// `identity`, or the object id that LeanCloud's `owner` or `user` points to.
+    /// Returns `identity`, or the object id that LeanCloud's `owner` or `user` points to.
     func identity() throws(InstallationError) -> String? {
         if let identity = try string("identity", maximumBytes: 512), !identity.isEmpty {
             return identity
@@ -322,7 +321,7 @@ struct InstallationFields {
         return nil
     }
 
-    /// Which provider reaches the device, and by what.
+    /// Returns the provider that reaches the device, and the token for it.
     func route() throws(InstallationError) -> (Platform?, String?) {
         let deviceToken = try string("deviceToken", maximumBytes: 4096)
         let registrationID = try string("registrationId", maximumBytes: 4096)
@@ -354,8 +353,8 @@ struct InstallationFields {
         return (candidate.0, DeviceToken.canonical(token, for: candidate.0))
     }
 
-    /// By its host, or by the path that a simulator's channels begin with. Where a channel may lead
-    /// in the end is the dispatcher's to judge.
+    /// Whether the host is MPNS', or the path begins as a simulator's channels do. The dispatcher
+    /// decides which hosts it sends to.
     private static func isMPNSChannel(_ uri: String) -> Bool {
         let rest = uri.drop { $0 != "/" }.drop { $0 == "/" }
         let host = rest.prefix { $0 != "/" && $0 != ":" && $0 != "?" }.lowercased()

@@ -3,8 +3,8 @@ private import Observability
 
 /// A moment in UTC, in milliseconds since 1970, of the years 0001 to 9999.
 ///
-/// Whatever number comes in, from a provider, a client or a row, becomes one of these: what lies
-/// outside is the first or the last of them. So no unit, difference or sum of two of them traps.
+/// Every incoming number, from a provider, a client or a row, is clamped to this range. So no unit,
+/// difference or sum of two instants traps.
 package struct Instant: Hashable, Comparable, Sendable {
     package let milliseconds: Int64
 
@@ -20,12 +20,12 @@ package struct Instant: Hashable, Comparable, Sendable {
         self.init(milliseconds: overflow ? (seconds < 0 ? .min : .max) : milliseconds)
     }
 
-    /// What Postgres counts in.
+    /// Converts from microseconds, Postgres' unit.
     package init(microseconds: Int64) {
         self.init(milliseconds: Self.floorDivide(microseconds, 1000))
     }
 
-    /// The wall clock. For drivers: a decision takes its time as a parameter.
+    /// Reads the wall clock. For drivers: a decision gets its time as a parameter.
     package static func now() -> Instant {
         var time = timespec()
         unsafe clock_gettime(CLOCK_REALTIME, &time)
@@ -34,12 +34,12 @@ package struct Instant: Hashable, Comparable, Sendable {
 
     package var microseconds: Int64 { milliseconds * 1000 }
 
-    /// Whole seconds, rounded down: what `apns-expiration` carries.
+    /// Whole seconds, rounded down, as in `apns-expiration`.
     package var seconds: Int64 { Self.floorDivide(milliseconds, 1000) }
 
     package static func < (a: Instant, b: Instant) -> Bool { a.milliseconds < b.milliseconds }
 
-    /// Saturates at the first and the last of our times.
+    /// Adds, saturating at the first and the last instant.
     package func adding(milliseconds: Int64) -> Instant {
         let (sum, overflow) = self.milliseconds.addingReportingOverflow(milliseconds)
         return Instant(milliseconds: overflow ? (milliseconds < 0 ? .min : .max) : sum)
@@ -55,7 +55,7 @@ package struct Instant: Hashable, Comparable, Sendable {
     package static let earliest = Instant(milliseconds: earliestMilliseconds)
     package static let latest = Instant(milliseconds: latestMilliseconds)
 
-    /// The UTC day as `YYYY-MM-DD`: which partition a delivery is kept in.
+    /// The UTC day as `YYYY-MM-DD`: the name of the partition that stores a delivery.
     package var day: String { String(iso8601.prefix(10)) }
 
     /// `YYYY-MM-DDTHH:mm:ss.SSSZ`.
@@ -66,8 +66,8 @@ package struct Instant: Hashable, Comparable, Sendable {
         ).text
     }
 
-    /// Reads an ISO 8601 date and time with its zone: `2026-11-20T21:04:05[.123…](Z|±hh:mm)`.
-    /// A time without a zone is nobody's instant, so it is refused.
+    /// Reads an ISO 8601 date and time with its zone: `2026-11-20T21:04:05[.123…](Z|±hh:mm)`. A
+    /// time without a zone is ambiguous, so it is refused.
     package init?(iso8601 text: String) {
         var reader = DigitReader(Array(text.utf8))
         guard let year = reader.number(4), year > 0, reader.take("-"),
@@ -114,7 +114,7 @@ package struct Instant: Hashable, Comparable, Sendable {
         }
     }
 
-    /// Days since 1970-01-01 of a Gregorian date (H. Hinnant, "chrono-compatible date algorithms").
+    /// Returns the days since 1970-01-01 of a Gregorian date (H. Hinnant, "chrono-compatible date algorithms").
     private static func daysFromCivil(year: Int64, month: Int64, day: Int64) -> Int64 {
         let year = month <= 2 ? year - 1 : year
         let era = floorDivide(year, 400)
@@ -126,7 +126,7 @@ package struct Instant: Hashable, Comparable, Sendable {
 }
 
 extension Duration {
-    /// Rounded down; what 64 bits do not hold is the most or the least that they do.
+    /// The milliseconds, rounded down, clamped to 64 bits.
     package var wholeMilliseconds: Int64 {
         let (seconds, attoseconds) = components
         let perMillisecond: Int64 = 1_000_000_000_000_000
@@ -137,7 +137,7 @@ extension Duration {
     }
 }
 
-/// Takes fixed-width numbers and marks from the front of a text.
+/// A reader of fixed-width numbers and marks from the front of a string.
 private struct DigitReader {
     private let bytes: [UInt8]
     private var position = 0
@@ -163,7 +163,7 @@ private struct DigitReader {
         return value
     }
 
-    /// One to nine digits after the point; what is finer than a millisecond is cut off.
+    /// Reads one to nine digits after the point; digits finer than a millisecond are cut off.
     mutating func milliseconds() -> Int64? {
         var value: Int64 = 0
         var digits = 0

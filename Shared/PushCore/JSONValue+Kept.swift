@@ -1,17 +1,17 @@
 package import JSON
 
 extension JSONValue {
-    /// How many bytes of compact text it comes to where it is kept: `jsonb` has no exponents, so that
-    /// the five bytes of `1e308` are 309 digits there. What is stored is measured by this, or little
-    /// that comes in would be much to read.
+    /// The size of its compact text in Postgres: `jsonb` has no exponents, so that the five bytes of
+    /// `1e308` are 309 digits there. Limits of stored values use this size, or a small request could
+    /// become a large response.
     package var keptByteCount: Int { bytes.count + expansion }
 
-    /// What the digits take more than the numbers as they are written here.
+    /// The additional length of `jsonb`'s digits over the numbers as they are written here.
     private var expansion: Int {
         switch self {
         case .null, .bool, .integer, .string: 0
         case .double(let value):
-            // Those between are written without an exponent.
+            // Numbers in this range are written without an exponent.
             value == 0 || (1e-4..<1e16).contains(abs(value)) || !value.isFinite
                 ? 0 : Self.expansion(ofNumber: value.description)
         case .number(let text): Self.expansion(ofNumber: text)
@@ -20,7 +20,7 @@ extension JSONValue {
         }
     }
 
-    /// A number's digits before and behind its point, once its exponent has moved that.
+    /// Returns a number's digits before and behind its point, once its exponent is written out.
     private static func expansion(ofNumber text: String) -> Int {
         let parts = text.utf8.split(separator: UInt8(ascii: "e"), maxSplits: 1)
         let upper = text.utf8.split(separator: UInt8(ascii: "E"), maxSplits: 1)
@@ -31,7 +31,7 @@ extension JSONValue {
         let point = mantissa.firstIndex(of: UInt8(ascii: "."))
         let behind = point.map { mantissa.distance(from: $0, to: mantissa.endIndex) - 1 } ?? 0
         let before = mantissa.count - sign - (point == nil ? 0 : behind + 1)
-        // Beyond what `jsonb` takes at all.
+        // More than `jsonb` accepts at all.
         let far = 1 << 20
         let places = max(-far, min(far, Int(Substring(exponent)) ?? far))
         let whole = max(1, before + places)

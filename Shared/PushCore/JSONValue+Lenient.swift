@@ -1,6 +1,6 @@
 package import JSON
 
-/// What clients write in more than one form, and what errors show of a value.
+/// Values that clients write in more than one form, and values as errors show them.
 extension JSONValue {
     /// A whole number as clients write it: `3`, `3.0`, `3e0`, or its digits as a string.
     ///
@@ -26,7 +26,7 @@ extension JSONValue {
         }
     }
 
-    /// The string, where it is a plain decimal number.
+    /// The string, if it is a plain decimal number.
     private var decimalText: String? {
         guard let string, (1...20).contains(string.utf8.count) else { return nil }
         let digits = string.utf8.first == UInt8(ascii: "-") ? string.dropFirst() : string[...]
@@ -39,7 +39,7 @@ extension JSONValue {
 
     /// The value as an error repeats it: one line, bounded, lists and objects by their kind alone.
     ///
-    /// For fields that hold a choice, a number, a time or a name. Never for content, tokens and keys.
+    /// Only for fields that hold a choice, a number, a time or a name. Never for content, tokens and keys.
     package var shown: String {
         switch self {
         case .null: return "null"

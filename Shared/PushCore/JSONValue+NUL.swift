@@ -1,7 +1,7 @@
 import JSON
 
 extension JSONValue {
-    /// Whether a text or a key within it has U+0000, which `jsonb` takes in none.
+    /// Whether a string or key within it contains U+0000, which `jsonb` cannot hold.
     var holdsNUL: Bool {
         switch self {
         case .null, .bool, .integer, .double, .number: return false

@@ -1,7 +1,7 @@
-/// What became of one delivery. The raw values are those of `push.outcomes`.
+/// The outcome of a delivery. The raw values are those of `push.outcomes`.
 package enum Outcome: String, Sendable, CaseIterable, Hashable {
     case delivered, failed, expired, suppressed
-    /// The request was sent and never answered: nobody knows, and it is not repeated.
+    /// The request was sent and never answered: the result is unknown, and it is not repeated.
     case inDoubt = "in_doubt"
 }
 
@@ -32,7 +32,7 @@ package enum DeliveryState: Int, Sendable, CaseIterable {
     }
 }
 
-/// The books of one push. Each figure is counted where it happens, none is the rest of the others.
+/// The ledger of one push. Each counter is counted where it happens; none is computed from the others.
 package struct Ledger: Equatable, Sendable {
     package var targeted = 0
     package var delivered = 0
@@ -41,20 +41,20 @@ package struct Ledger: Equatable, Sendable {
     package var suppressed = 0
     package var inDoubt = 0
     package var pending = 0
-    /// How many tokens died of this push; part of `failed`.
+    /// The number of tokens that became invalid by this push; part of `failed`.
     package var invalidTokens = 0
 
     package init() {}
 
-    /// What has to hold at every moment.
+    /// Whether the counters balance, as they must at every moment.
     package var balances: Bool {
         targeted == delivered + failed + expired + suppressed + inDoubt + pending
     }
 
-    /// Whether every delivery has its outcome. An empty ledger has.
+    /// Whether every delivery has its outcome. True for an empty ledger.
     package var isSettled: Bool { pending == 0 }
 
-    /// Takes deliveries that were just planned onto the books.
+    /// Counts deliveries that were just planned.
     package mutating func plan(_ count: Int) {
         targeted += count
         pending += count
@@ -88,15 +88,15 @@ package struct Ledger: Equatable, Sendable {
     }
 }
 
-/// Where a push stands. The raw values are those of the `pushes` table.
+/// The state of a push. The raw values are those of the `pushes` table.
 package enum PushStatus: String, Sendable, CaseIterable {
     /// Accepted over HTTP, not yet seen by a dispatcher.
     case queued
     /// Waits for its `push_time`.
     case scheduled
-    /// Its audience is being written down, page by page.
+    /// Its audience is being stored, page by page.
     case planning
-    /// Every delivery is written down; some are pending.
+    /// Every delivery is stored; some are pending.
     case sending
     case done, cancelled, failed
 

@@ -1,6 +1,6 @@
-/// Why Carillon itself failed a delivery, without a push service's word on it. A closed set: whoever fails a
-/// delivery writes this text as its reason, maybe with a detail behind a colon, and readers get the case back.
-/// A reason that is none of these is the content's own fault.
+/// The reasons for which Carillon itself fails a delivery, without an answer of a push service. A closed set:
+/// the code that fails a delivery writes this string as its reason, maybe with a detail behind a colon, and
+/// readers get the case back. Any other reason is the content's fault.
 package enum LocalFailure: String, Sendable, CaseIterable {
     case payloadTooLarge = "the payload is too large"
     case templateExpired = "the device's template has expired"

@@ -1,23 +1,23 @@
 package import JSON
 
-/// The languages that a push speaks beside its plain texts: Parse's `alert-<locale>` and
-/// `title-<locale>`, at the top of `data` and in a platform's own object.
+/// The localized variants of a push: Parse's `alert-<locale>` and `title-<locale>`, at the top of
+/// `data` and in a platform's own object.
 ///
-/// A device gets the variant whose locale its own begins with, part by part: `fr-CA` hears
+/// A device gets the variant whose locale is a prefix of its own, subtag by subtag: `fr-CA` gets
 /// `alert-fr-CA`, else `alert-fr`, else the plain `alert`. Case does not count, and `_` is `-`.
 /// Keys such as `title-img` name no language, and are the app's own.
 package struct LocaleVariants: Sendable, Equatable {
-    /// One text of one language, as a key of `data` names it.
+    /// A localized key of `data`.
     package struct Variant: Equatable {
         /// `alert` or `title`.
         package let base: String
-        /// In its canonical form.
+        /// The locale in its canonical form.
         package let locale: String
-        /// Whether the key may as well be a word of the app's own: `alert-id`, `title-no`.
+        /// Whether the key may also be the app's own: `alert-id`, `title-no`.
         package let isDoubtful: Bool
     }
 
-    /// In their canonical form, those of more parts first.
+    /// The locales in their canonical form, those with more subtags first.
     package let locales: [String]
 
     package init(_ data: JSONObject?) {
@@ -44,26 +44,26 @@ package struct LocaleVariants: Sendable, Equatable {
 
     package var isEmpty: Bool { locales.isEmpty }
 
-    /// The longest locale of the push that a device's own begins with: it decides every text, so
-    /// devices that share it share their payload.
+    /// Returns the longest locale of the push that is a prefix of the device's own: it decides
+    /// every text, so devices that share it share their payload.
     package func choose(for locale: String?) -> String? {
         guard let locale, !locales.isEmpty else { return nil }
         let canonical = Self.canonical(locale)
         return locales.first { Self.begins(canonical, with: $0) }
     }
 
-    /// The variant that a key of this push is; `nil` for a key of the app's own.
+    /// Splits a localized key of this push; `nil` for a key of the app's own.
     package func variant(_ key: String) -> Variant? {
         guard let variant = Self.variant(key) else { return nil }
         return variant.isDoubtful && !locales.contains(variant.locale) ? nil : variant
     }
 
-    /// Whether a device of `locale` takes the text for `variant`; both in their canonical form.
+    /// Whether a device of `locale` gets the text for `variant`; both in their canonical form.
     package static func begins(_ locale: String, with variant: String) -> Bool {
         locale == variant || locale.hasPrefix(variant + "-")
     }
 
-    /// The variant that a key of `data` may be; `nil` for every other key.
+    /// Splits a key of `data` that may be localized; `nil` for every other key.
     package static func variant(_ key: String) -> Variant? {
         let bytes = key.utf8
         guard let dash = bytes.index(bytes.startIndex, offsetBy: 5, limitedBy: bytes.endIndex),
@@ -83,7 +83,7 @@ package struct LocaleVariants: Sendable, Equatable {
         return Variant(base: base, locale: canonical(locale), isDoubtful: isDoubtful)
     }
 
-    /// A script, a region or a variant, as BCP 47 writes them; and the languages of Chinese.
+    /// Whether the part is a script, a region or a variant, as BCP 47 writes them, or a language of Chinese.
     private static func isSubtag(_ part: Substring, of language: Substring) -> Bool {
         let bytes = part.utf8
         guard bytes.allSatisfy({ ASCII.isAlphanumeric($0) }) else { return false }
@@ -97,16 +97,16 @@ package struct LocaleVariants: Sendable, Equatable {
         }
     }
 
-    /// Languages whose code alone is a word that apps have keys of.
+    /// Languages whose code is also a word that apps use in keys.
     private static let words: Set<String> = ["id", "no", "to"]
 
-    /// Whether it is more than an identifier.
+    /// Whether the value is more than an identifier.
     private static func isSentence(_ value: JSONValue) -> Bool {
         value.object != nil || value.string?.utf8.contains(UInt8(ascii: " ")) == true
     }
 
-    /// ISO 639's languages of two letters with the older codes of three of them, and those of three
-    /// letters that CLDR has locales for.
+    /// ISO 639's languages of two letters, with the older codes of three of them, and the
+    /// three-letter languages that CLDR has locales for.
     private static let languages = Set(
         """
         aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da \
@@ -123,7 +123,7 @@ package struct LocaleVariants: Sendable, Equatable {
         """.split(separator: " ").map(String.init)
     )
 
-    /// `fr_CA@calendar=gregorian` and `fr-ca` are one.
+    /// Returns the canonical form: `fr_CA@calendar=gregorian` and `fr-ca` are equal.
     private static func canonical(_ locale: some StringProtocol) -> String {
         let plain = locale.prefix { $0 != "@" && $0 != "." }
         return plain.lowercased().split(

@@ -1,12 +1,12 @@
 /// The rule for an app's id: it becomes a path segment, part of a key, and Azure's hub name.
 package enum AppID {
-    /// Names that begin a route of ours, so that no app can be called so.
+    /// The first segments of our routes, which no app's id may be.
     package static let reserved: Set<String> = [
         "1.1", "api", "app", "console", "events", "identitypools", "livez", "metrics", "oauth2",
         "openapi.json", "parse", "readyz", "v1",
     ]
 
-    /// What is wrong with an id for a new app; `nil` if nothing is.
+    /// Returns why an id for a new app is invalid; `nil` if it is valid.
     package static func problem(_ id: String) -> String? {
         guard isWellFormed(id) else {
             return "an app's id is 1 to 64 of the letters A-Z, a-z, digits, '.', '_' and '-'"
@@ -22,7 +22,7 @@ package enum AppID {
             && id.utf8.allSatisfy { ASCII.isAlphanumeric($0) || ".-_".utf8.contains($0) }
     }
 
-    /// Ids are unique without case: what two ids that collide have in common.
+    /// Returns the form by which ids are unique: case does not count.
     package static func folded(_ id: String) -> String { id.lowercased() }
 }
 
@@ -37,7 +37,7 @@ package enum ChannelName {
         name.utf8.count <= maximumBytes && !name.utf8.contains(0)
     }
 
-    /// LeanCloud's rule.
+    /// Whether a name obeys LeanCloud's rule.
     package static func isValid(_ name: String) -> Bool {
         name.utf8.count <= maximumBytes
             && name.unicodeScalars.allSatisfy { scalar in
@@ -58,11 +58,11 @@ package enum ChannelName {
 package enum FieldName {
     private static let maximumBytes = 128
 
-    /// What would be something else to a JavaScript program that takes an object's names as it finds
-    /// them: refused in paths, too.
+    /// Names with a special meaning for JavaScript programs that use an object's keys unchecked:
+    /// refused in paths, too.
     package static let reserved: Set<String> = ["__proto__", "constructor", "prototype"]
 
-    /// What is wrong with a name; `nil` if nothing is. What begins with `_` is the service's own.
+    /// Returns why a name is invalid; `nil` if it is valid. Names that begin with `_` are the service's own.
     package static func problem(_ name: String) -> InstallationError? {
         if name.utf8.contains(UInt8(ascii: "$")) {
             return InstallationError(code: 121, "a field's name must not contain '$'")
@@ -81,9 +81,9 @@ package enum FieldName {
     }
 }
 
-/// Device tokens, as far as they can be judged without their provider.
+/// The checks of device tokens that are possible without their provider.
 package enum DeviceToken {
-    /// What is wrong with a token; never contains the token.
+    /// Returns why a token is invalid; `nil` if it is valid. Never contains the token.
     package static func problem(_ token: String, for platform: Platform) -> String? {
         switch platform {
         case .apns:
@@ -106,7 +106,7 @@ package enum DeviceToken {
 }
 
 extension DeviceToken {
-    /// How a token is kept and compared: APNs' hexadecimal digits in lower case.
+    /// Returns the form in which a token is stored and compared: APNs' hexadecimal digits in lower case.
     package static func canonical(_ token: String, for platform: Platform) -> String {
         switch platform {
         case .apns: token.lowercased()
@@ -116,7 +116,7 @@ extension DeviceToken {
 }
 
 package enum ASCII {
-    /// Over the bytes in place: it is asked of every token that is sent to.
+    /// Whether all bytes are letters or digits. Reads them in place: it is called for every token that is sent to.
     static func isAlphanumeric(_ text: String) -> Bool {
         unsafe text.utf8.withContiguousStorageIfAvailable { bytes in
             var index = 0
@@ -137,8 +137,8 @@ package enum ASCII {
     }
 }
 
-/// An installation's object id: 24 lower-case hexadecimal digits, ordered by time, so that a page
-/// of installations ends where the next one begins.
+/// An installation's object id: 24 lower-case hexadecimal digits, ordered by time, so that pages of
+/// installations can follow one another.
 package enum ObjectID {
     package static func make(at now: Instant, random: UInt64) -> String {
         let seconds = UInt32(clamping: now.seconds)
@@ -156,31 +156,31 @@ package enum ObjectID {
     }
 }
 
-/// Ids that are derived, so that the same event or delivery always has the same one.
+/// Derived ids: the same event or delivery always has the same one.
 package enum PushIdentity {
     /// The source of a push that came over HTTP; its id is random.
     package static let httpSource = "carillon/http"
-    /// The source of what announces a version of remote config.
+    /// The source of a push that announces a version of remote config.
     package static let configSource = "carillon/config"
-    /// The source of what rings for a secure payload.
+    /// The source of a push that announces a secure payload.
     package static let secureSource = "carillon/secure"
-    /// The source of what tells devices that a dataset has changed.
+    /// The source of a push that announces a dataset's change.
     package static let syncSource = "carillon/sync"
 
-    /// Whether it names what came over HTTP, on whichever surface: of such pushes there are records
-    /// before they come to Kafka.
+    /// Whether the source is a push over HTTP, on any surface: such pushes have records before they
+    /// come to Kafka.
     package static func isOwn(source: String) -> Bool {
         source.utf8.starts(with: "carillon/".utf8) && !source.utf8.starts(with: "carillon/cli".utf8)
     }
 
-    /// Whether a push of this source tells devices its id, where its app wants to hear what became of
-    /// it: what rings for a secure payload, a dataset or remote config does not.
-    package static func tellsID(source: String) -> Bool {
+    /// Whether a push of this source carries its id, if its app wants receipts: pushes for a secure
+    /// payload, a dataset or remote config do not.
+    package static func includesPushID(source: String) -> Bool {
         let bytes = source.utf8
         return ![configSource, secureSource, syncSource].contains { bytes.elementsEqual($0.utf8) }
     }
 
-    /// The push that an event becomes. The same (app, source, id) is the same push.
+    /// Returns the id of the push that an event becomes. The same (app, source, id) is the same push.
     package static func pushID(
         app: String,
         source: String,
@@ -190,12 +190,12 @@ package enum PushIdentity {
         uuid(["push", app, source, eventID], digest)
     }
 
-    /// What a bare token is called on the ledger and on `push.outcomes`.
+    /// Returns the name of a bare token in the ledger and on `push.outcomes`.
     package static func tokenHash(_ token: String, digest: Digest) -> String {
         hex(digest(Array(token.utf8)))
     }
 
-    /// A UUID of version 8 (RFC 9562 section 5.8) from the first 16 bytes of a hash.
+    /// Makes a UUID of version 8 (RFC 9562 section 5.8) from the first 16 bytes of a hash.
     private static func uuid(_ parts: [String], _ digest: Digest) -> String {
         var input: [UInt8] = []
         for (index, part) in parts.enumerated() {
@@ -205,7 +205,7 @@ package enum PushIdentity {
         return uuidText(digest(input))
     }
 
-    /// A UUID of the first 16 bytes; fewer are filled up with zeroes.
+    /// Formats a UUID of the first 16 bytes; missing bytes are zeroes.
     package static func uuidText(_ bytes: [UInt8]) -> String {
         unsafe String(unsafeUninitializedCapacity: 36) { text in
             var end = 0
@@ -213,7 +213,7 @@ package enum PushIdentity {
                 var byte = index < bytes.count ? bytes[index] : 0
                 if index == 6 { byte = byte & 0x0f | 0x80 }
                 if index == 8 { byte = byte & 0x3f | 0x80 }
-                // Behind 4, 6, 8 and 10 bytes.
+                // After 4, 6, 8 and 10 bytes.
                 if index >= 4, index <= 10, index & 1 == 0 {
                     unsafe text[end] = UInt8(ascii: "-")
                     end += 1
@@ -226,7 +226,7 @@ package enum PushIdentity {
         }
     }
 
-    /// The first and the last id that begin so; `nil` where none does.
+    /// Returns the first and the last id with this prefix; `nil` if no id can have it.
     package static func range(beginning text: String) -> (first: String, last: String)? {
         let pattern = "00000000-0000-0000-0000-000000000000"
         guard text.utf8.count <= pattern.utf8.count, text.utf8.allSatisfy({ $0 < 0x80 }) else {
@@ -265,9 +265,9 @@ package enum PushIdentity {
     }
 }
 
-/// The ids of one push's notifications, `apns-id`: a repeat carries the same one.
+/// The ids of one push's notifications, `apns-id`: a repeat has the same one.
 package struct NotificationIDs: Sendable {
-    /// The second becomes the digest of the first.
+    /// A hash function that writes the digest of the first argument into the second.
     package typealias DigestInto = @Sendable ([UInt8], inout [UInt8]) -> Void
 
     private var input: [UInt8]
@@ -281,7 +281,7 @@ package struct NotificationIDs: Sendable {
         self.digest = digest
     }
 
-    /// `target` is what the ledger calls the device: the installation's id, or the token's hash.
+    /// Returns the id for `target`, the device's name in the ledger: the installation's id, or the token's hash.
     package mutating func id(of target: String) -> String {
         input.removeLast(input.count - prefixCount)
         input.append(contentsOf: target.utf8)

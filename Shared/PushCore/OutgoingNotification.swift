@@ -1,5 +1,5 @@
-/// A payload as it goes out, rendered once per (push, platform, locale) and shared by all its
-/// devices: only the splices differ from one to the next.
+/// A payload to be sent, rendered once per (push, platform, locale) and shared by all its devices:
+/// only the splices differ between them.
 package struct RenderedPayload: Hashable, Sendable {
     package struct Header: Hashable, Sendable {
         package var name: String
@@ -11,12 +11,12 @@ package struct RenderedPayload: Hashable, Sendable {
         }
     }
 
-    /// What is put into the body per device and per attempt, as a JSON string with its quotes.
+    /// A value inserted into the body per device and per attempt, as a JSON string with its quotes.
     package enum Splice: Hashable, Sendable {
         case token
         /// `"<seconds>s"` until the notification expires.
         case timeToLive
-        /// When it is sent, as ISO 8601.
+        /// The time of sending, as ISO 8601.
         case time
     }
 
@@ -32,12 +32,12 @@ package struct RenderedPayload: Hashable, Sendable {
     }
 
     package var platform: Platform
-    /// Those that all devices share; lower-case names.
+    /// The headers that all devices share; lower-case names.
     package var headers: [Header]
     package var body: [UInt8]
     package var splicePoints: [SplicePoint]
-    /// Whether a second copy takes the place of the first on the device, so that what was never
-    /// answered may be sent once more (promises 5 and 6).
+    /// Whether a second copy replaces the first on the device, so that an unanswered request may be
+    /// sent once more (promises 5 and 6).
     package var repeatOverwrites: Bool
 
     package init(
@@ -61,14 +61,14 @@ package struct OutgoingNotification: Hashable, Sendable {
     package var notificationID: String
     package var target: DeviceTarget
     package var payload: RenderedPayload
-    /// Seconds since 1970 after which nobody wants it any more.
+    /// Seconds since 1970 after which the notification is useless.
     package var expiration: Int64?
     /// The installation's own APNs topic, else the push's, else `nil`: the credential's.
     package var apnsTopic: String?
-    /// Whether that is the installation's own. Where the push or the credential named it, a
+    /// Whether the topic is the installation's own. If the push or the credential named it, a
     /// `DeviceTokenNotForTopic` may be a mistake there and says nothing about the device.
     package var apnsTopicIsExplicit: Bool
-    /// For a single device: it overtakes those of broadcasts that still wait for their provider.
+    /// Whether it is for a single device: it overtakes broadcasts' notifications that wait for their provider.
     package var isUrgent: Bool
 
     package init(

@@ -12,18 +12,18 @@ package struct RecordHeader: Sendable, Equatable {
         self.init(name, Array(text.utf8))
     }
 
-    /// The header by which a record of our own is known again.
+    /// The header that marks a record of our own.
     package static let origin = "carillon-origin"
 }
 
-/// A record to be written to Kafka: at once, or by way of the outbox.
+/// A record to be written to Kafka: at once, or through the outbox.
 package struct OutgoingRecord: Sendable, Equatable {
     package var topic: String
     package var key: [UInt8]?
     package var value: [UInt8]?
     package var headers: [RecordHeader]
-    /// In the outbox: what has the same key is brought one after the other, in the order in which it
-    /// was written there, whoever brings it. `nil`: in any order.
+    /// The outbox order: records with the same key are produced one after the other, in the order in
+    /// which they were written there. `nil`: in any order.
     package var orderKey: String?
 
     package init(

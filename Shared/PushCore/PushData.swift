@@ -1,15 +1,15 @@
 import JSON
 
-/// LeanCloud's `data`: known keys have their types, and one form each; the rest is custom.
+/// LeanCloud's `data`: known keys have a type and one form each; all others are custom.
 enum PushData {
     private static let platformObjects = [
         "ios", "android", "wp", "aps", "fcm", "mi", "hms", "mz", "vivo", "oppo",
     ]
 
-    /// The data, with numbers and flags in the form that providers take, wherever clients may write them:
-    /// APNs would show nothing for a badge of `3.0`, and reads no flag that is a string.
+    /// Normalizes numbers and flags to the form that providers accept: APNs would show nothing for a
+    /// badge of `3.0`, and reads no flag that is a string.
     ///
-    /// - Throws: `PushRequestError` that names the first field with a value that cannot be used.
+    /// - Throws: `PushRequestError` that names the first field with an invalid value.
     static func checked(_ data: JSONObject) throws(PushRequestError) -> JSONObject {
         var result = try checkedFields(data, path: "data.") ?? data
         let fields = FieldReader(data)
@@ -25,7 +25,7 @@ enum PushData {
         return result
     }
 
-    /// - Returns: `nil` where all stays as it is.
+    /// - Returns: `nil` if nothing changes.
     private static func checkedFields(
         _ object: JSONObject,
         path: String
@@ -46,7 +46,7 @@ enum PushData {
         _ path: String
     ) throws(PushRequestError) {
         if key == "badge", BadgeChange(value) != nil { return }
-        // `alert-fr` is what `alert` is; `alert-id` may as well be a key of the app's own.
+        // `alert-fr` has the type of `alert`; `alert-id` may also be a key of the app's own.
         let variant = LocaleVariants.variant(key)
         let meaning = variant.map { $0.isDoubtful ? key : $0.base } ?? key
         guard let expected = expectation(meaning), !expected.holds(value) else { return }
@@ -56,7 +56,7 @@ enum PushData {
 
     private struct Expectation {
         let text: String
-        /// What people read, which no error repeats.
+        /// Whether people read the value, so that no error repeats it.
         var isContent = false
         let holds: (JSONValue) -> Bool
     }
@@ -99,7 +99,7 @@ enum PushData {
         return result
     }
 
-    /// `nil`: as it is.
+    /// Returns the normalized value; `nil` if it stays as it is.
     private static func form(of value: JSONValue, under key: String) -> JSONValue? {
         switch key {
         case "badge", "apns-priority": return value.wholeNumber.map(JSONValue.init)

@@ -4,24 +4,24 @@ extension PushRequest {
     /// The most that any list of a request may hold.
     package static let maximumListCount = 10_000
 
-    /// The longest source, or id, that a request names itself; an envelope's may be longer.
+    /// The longest source or id that a request itself may name; an envelope's may be longer.
     package static let maximumSourceBytes = 256
 
-    /// How far ahead a push may be scheduled, in milliseconds: what is later is a slip.
+    /// The maximum time until a scheduled push, in milliseconds: a later time is a mistake.
     private static let maximumLead: Int64 = 3653 * 86_400_000
 
-    /// Known to the contract, refused by name until they are built: a field that is accepted and
-    /// then not done would be worse.
+    /// Fields of the contract that are not built yet. They are refused by name: to accept and
+    /// ignore them would be worse.
     private static let unsupportedFields = ["req_id"]
 
-    /// More is no pace at all.
+    /// The highest pace; a larger number is not a limit.
     private static let maximumPace = 10_000_000
     /// A day, in seconds.
     private static let maximumSpread = 86_400.0
-    /// LeanCloud counts less as this.
+    /// The lowest value; LeanCloud raises smaller ones to this.
     private static let minimumFlowControl = 1000
 
-    /// By their length: a name is compared with the few that have its own.
+    /// The known names by their length: a name is compared with the few of its length.
     private static let knownFields = byLength([
         "id", "source", "app", "channels", "where", "cql", "identities", "installations", "tags",
         "tokens", "audience_topic", "data", "native", "push_time", "expiration_time",
@@ -46,14 +46,14 @@ extension PushRequest {
         "tokens", "audience_topic",
     ]
 
-    /// Which stand alone.
+    /// The fields that exclude the other selectors.
     private static let lonelyFields = ["tokens", "audience_topic"]
 
     /// Reads a request. Kafka and HTTP share this, so a request means the same on both.
     ///
-    /// A known field that is `null` counts as absent, but for the selectors; a known field with a
-    /// value that cannot be used fails with its name. `now` judges how far ahead `push_time` lies;
-    /// `isStored` says that it was judged when it came in, maybe by an older version.
+    /// A known field that is `null` counts as absent, except for the selectors; a known field with an invalid value
+    /// throws an error with its name. `now` is compared with `push_time`; `isStored` says that the request was
+    /// validated when it was accepted, maybe by an older version.
     package static func parse(
         _ object: JSONObject,
         now: Instant,
@@ -62,7 +62,7 @@ extension PushRequest {
         let fields = FieldReader(object)
         var unknown: [String] = []
         for (field, value) in object {
-            // `jsonb` takes no text with one, and says so only by an error of its own.
+            // `jsonb` accepts no string with a NUL, and reports it only by an error of its own.
             if !isStored, field.holds(byte: 0) || value.holdsNUL {
                 throw PushRequestError(
                     String(field.prefix(100)),
@@ -74,8 +74,8 @@ extension PushRequest {
         for field in unsupportedFields where fields.has(field) {
             throw PushRequestError(field, .unsupported)
         }
-        // Of all fields these may not be absent by being null: who meant one user must not ring
-        // every phone.
+        // The selectors may not be absent by being null: a push for one user must not go to every
+        // phone.
         for field in selectorFields where fields.isNull(field) {
             throw PushRequestError(field, .invalid("must not be null"))
         }
@@ -92,7 +92,7 @@ extension PushRequest {
         request.source = try fields.identifier("source")
         request.app = try fields.string("app")
         if let app = request.app, !AppID.isWellFormed(app) {
-            throw PushRequestError("app", .invalid("is no app's id"))
+            throw PushRequestError("app", .invalid("is not an app id"))
         }
         if let data = try fields.object("data").map(PushData.checked) {
             request.data = data
@@ -138,7 +138,7 @@ extension PushRequest {
         }
     }
 
-    /// What `where` or `cql`, `tags`, `platforms` and `template` ask for together; `nil`: nothing.
+    /// Combines `where` or `cql`, `tags`, `platforms` and `template` into one condition; `nil` if there is none.
     private static func condition(_ fields: FieldReader) throws(PushRequestError) -> Where? {
         var parts: [Where] = []
         if let part = try whereCondition(fields) { parts.append(part) }
@@ -150,7 +150,7 @@ extension PushRequest {
         return parts.count > 1 ? .all(parts) : parts.first
     }
 
-    /// `nil` where it is absent, or `{}`, which SDKs send for "no condition".
+    /// Returns the `where`; `nil` if it is absent, or `{}`, which SDKs send for "no condition".
     private static func whereCondition(_ fields: FieldReader) throws(PushRequestError) -> Where? {
         guard let value = fields["where"] else { return nil }
         guard value.object != nil || value.array != nil else {
@@ -186,7 +186,8 @@ extension PushRequest {
         return .installations(selectors)
     }
 
-    /// A push goes to all that are selected, so what makes fewer of them is refused, not ignored.
+    /// Parses a CQL condition. A push goes to all that are selected, so clauses that would select fewer are refused,
+    /// not ignored.
     private static func cqlCondition(_ text: String) throws(PushRequestError) -> Where {
         let query: CQLQuery
         do throws(CQLError) {
@@ -210,7 +211,7 @@ extension PushRequest {
         return query.condition
     }
 
-    /// What `tags`, `platforms` and `template` ask for; `nil` where none of them is there.
+    /// Combines `tags`, `platforms` and `template` into a condition; `nil` if all are absent.
     private static func hubCondition(_ fields: FieldReader) throws(PushRequestError) -> Where? {
         var parts: [Where] = []
         var tags: TagExpression?
@@ -238,7 +239,7 @@ extension PushRequest {
         return parts.isEmpty ? nil : parts.count == 1 ? parts[0] : .all(parts)
     }
 
-    /// `template`: `{"name", "properties"}`. It says what to send, so nothing else may.
+    /// Parses `template`: `{"name", "properties"}`. It defines the content, so it excludes `data` and `native`.
     private static func deviceTemplate(
         _ fields: FieldReader
     ) throws(PushRequestError) -> HubTemplate.Send? {
@@ -251,7 +252,7 @@ extension PushRequest {
             throw PushRequestError("template.name", .missing("letters, digits and _ @ # . : -"))
         }
         try reader.stringMap("properties")
-        var properties: TextMap<String> = [:]
+        var properties: ExactStringMap<String> = [:]
         for (key, value) in try reader.object("properties") ?? [:] {
             properties[key.lowercased()] = value.string
         }
@@ -274,7 +275,7 @@ extension PushRequest {
         var seen: [String: DirectToken] = [:]
         for (index, entry) in entries.enumerated() {
             let token = try directToken(entry, at: "tokens[\(index)]")
-            // The same token twice is one device, and has one row in the ledger.
+            // The same token twice is one device, with one row in the ledger.
             if let known = seen[token.token] {
                 guard known == token else {
                     throw PushRequestError(
@@ -340,7 +341,7 @@ extension PushRequest {
         for key in object.keys where !["apns", "fcm", "wns", "mpns"].contains(key) {
             throw PushRequestError(
                 "native.\(String(key.prefix(100)))",
-                .invalid("is none of apns, fcm, wns and mpns")
+                .invalid("must be apns, fcm, wns or mpns")
             )
         }
         let payloads = NativePayloads(
@@ -401,8 +402,8 @@ extension PushRequest {
             request.expiration = .at(time)
         }
         if let interval = fields["expiration_interval"] {
-            // LeanCloud's own examples send the number as text too. Apple's time intervals have
-            // fractions: nothing ends before it was asked to.
+            // LeanCloud's own examples also send the number as a string. Apple's time intervals
+            // have fractions: they are rounded up, so that nothing expires early.
             guard let seconds = interval.realNumber, (0...3_153_600_000).contains(seconds) else {
                 throw PushRequestError(
                     "expiration_interval",
@@ -437,7 +438,7 @@ extension PushRequest {
         return min(max(devices, minimumFlowControl), maximumPace)
     }
 
-    /// `nil`: as fast as it goes.
+    /// Returns the spread; `nil` for no limit.
     private static func spread(_ fields: FieldReader) throws(PushRequestError) -> Int? {
         guard let value = fields["spread"] else { return nil }
         guard let seconds = value.realNumber, (0...maximumSpread).contains(seconds) else {

@@ -1,8 +1,8 @@
 package import JSON
 
-/// One push, as `push.requests` and `POST /1.1/push` ask for it.
+/// One push as `push.requests` and `POST /1.1/push` request it.
 package struct PushRequest: Sendable, Equatable {
-    /// The event's id and source where the request itself names them.
+    /// The event's id and source, if the request itself names them.
     package var id: String?
     package var source: String?
     package var app: String?
@@ -12,9 +12,9 @@ package struct PushRequest: Sendable, Equatable {
     /// The fields of each installation that `data` has placeholders for; see `PushTemplate`.
     package var templateFields: [String]
     package var native: NativePayloads
-    /// `template`: each device holds its message itself, and the push brings the words.
+    /// `template`: each device stores its own message, and the push contains the values.
     package var deviceTemplate: HubTemplate.Send?
-    /// When it goes out; `nil`: at once. A time past is at once, too.
+    /// The time of sending; `nil`: at once. A past time is at once, too.
     package var pushTime: PushTime?
     package var expiration: Expiration?
     /// LeanCloud's `topic`: the APNs topic (bundle id).
@@ -28,23 +28,23 @@ package struct PushRequest: Sendable, Equatable {
     package var notificationLabel: String?
     /// `_notificationChannel`: Android's notification channel.
     package var androidChannel: String?
-    /// Devices a second at most: `pace`, or LeanCloud's `flow_control`. What is tried again is not
-    /// held back by it.
+    /// `pace`, or LeanCloud's `flow_control`: the maximum of devices per second. Retries are not
+    /// limited by it.
     package var pace: Int?
-    /// `spread`: over how long the audience is told, whatever its size. What is tried again, and a
-    /// topic message, are not held back by it.
+    /// `spread`: the time over which the audience is sent to, for any size. Retries and a topic
+    /// message are not delayed by it.
     package var spreadMilliseconds: Int?
-    /// Everything but sending.
+    /// Whether everything is done except sending.
     package var isDryRun: Bool
-    /// `sdk`: whose client library the Android apps have, where FCM's messages must be in its form.
+    /// `sdk`: the client library of the Android apps, if FCM's messages must be in its form.
     package var sdk: SDK?
-    /// What the request holds beyond the contract. Kept in the push's record.
+    /// The fields of the request that the contract does not know. Stored in the push's record.
     package var unknownFields: [String]
-    /// Whether devices are told the push's id, as `pushIDKey`. Not the request's to say: its app's
-    /// `receipts`.
-    package var tellsPushID = false
+    /// Whether devices get the push's id, as `pushIDKey`. Set by its app's `receipts`, not by the
+    /// request.
+    package var includesPushID = false
 
-    /// The custom key that a push's id comes under, over one of the sender's.
+    /// The custom key for a push's id, which replaces one of the sender's.
     package static let pushIDKey = "pushId"
 
     package enum Audience: Sendable, Equatable {
@@ -53,21 +53,21 @@ package struct PushRequest: Sendable, Equatable {
         case topic(AudienceTopic)
     }
 
-    /// Each that is there narrows the others; none means every valid installation of the app, an
-    /// empty list nobody.
+    /// Each selector that is present narrows the others; without any, every valid installation of
+    /// the app is selected. An empty list selects no device.
     package struct Selectors: Sendable, Equatable {
         package var channels: [String]?
         package var identities: [String]?
         /// Object ids, or LeanCloud's own `installationId`.
         package var installations: [String]?
-        /// What `where`, `cql` and `tags` ask for, all of which must hold.
+        /// The conditions of `where`, `cql` and `tags`, all of which must hold.
         package var condition: Where?
-        /// Of an audience topic: only those that do not hear FCM's topic message.
+        /// Whether an audience topic selects only devices that do not get FCM's topic message.
         package var exceptFCM = false
-        /// Of an audience topic: only those that were given no such version of their app's remote
-        /// config, nor a later one.
+        /// The config version of an audience topic: devices that were given it, or a later one, are
+        /// left out.
         package var configBelow: Int?
-        /// Whether the push is a template's, which reaches installations for template sends too.
+        /// Whether the push is a template's, which also reaches installations for template sends.
         package var isOfTemplate = false
 
         package init(
@@ -93,7 +93,7 @@ package struct PushRequest: Sendable, Equatable {
     package struct DirectToken: Sendable, Equatable {
         package var platform: Platform
         package var token: String
-        /// `.none` where the entry names none: the push's `prod` decides.
+        /// `.none` if the entry names none: then the push's `prod` decides.
         package var environment: PushEnvironment
 
         package init(platform: Platform, token: String, environment: PushEnvironment = .none) {
@@ -103,7 +103,7 @@ package struct PushRequest: Sendable, Equatable {
         }
     }
 
-    /// A provider's own message, taken as it is.
+    /// A provider's own message, sent unchanged.
     package struct NativePayloads: Sendable, Equatable {
         /// `{"headers", "payload"}`.
         package var apns: JSONObject?
@@ -140,7 +140,7 @@ package struct PushRequest: Sendable, Equatable {
 
     /// A client library that reads FCM's data itself.
     package enum SDK: String, Sendable, CaseIterable {
-        /// Parse's Android SDK, which handles messages of `push_id`, `time` and `data` alone.
+        /// Parse's Android SDK, which only handles messages of `push_id`, `time` and `data`.
         case parse
     }
 
@@ -154,10 +154,10 @@ package struct PushRequest: Sendable, Equatable {
         unknownFields = []
     }
 
-    /// When nobody wants the push any more. An interval without a `push_time` counts from
-    /// `acceptedAt`, when the request came in; with one that is device-local, each device has an end
-    /// of its own, and this is the last of them. `nil` for a push that is sent now or never: it has no
-    /// end before it is sent.
+    /// Returns when the push expires. An interval without a `push_time` counts from `acceptedAt`, when
+    /// the request came in; with a device-local `push_time`, each device has its own end, and this is
+    /// the last of them. `nil` for a push that is sent now or never: it does not expire before it is
+    /// sent.
     package func expiresAt(acceptedAt: Instant) -> Instant? {
         switch expiration {
         case .at(let time): time
@@ -169,7 +169,7 @@ package struct PushRequest: Sendable, Equatable {
     }
 
     /// Whether each provider is to try it once and store nothing: an `expiration_interval` of 0. It is
-    /// sent once, and not again where the provider was busy.
+    /// sent once, without a retry if the provider was busy.
     package var isNowOrNever: Bool { expiration == .afterSeconds(0) }
 
     /// Whether it goes to devices that it names one by one.
@@ -181,34 +181,34 @@ package struct PushRequest: Sendable, Equatable {
         }
     }
 
-    /// What Carillon's own services ask for that says the same on every repeat: one whose answer never
-    /// came is sent once more, as one that overwrites, and nobody hears anything twice.
+    /// Whether the push is from one of Carillon's own services and the same on every repeat: an
+    /// unanswered one is sent once more, as one that overwrites, and no device shows it twice.
     package var saysTheSameAgain: Bool { source.map(Self.alikeSources.contains) ?? false }
 
-    private static let alikeSources: TextSet = [
+    private static let alikeSources: ExactStringSet = [
         PushIdentity.configSource, PushIdentity.secureSource, PushIdentity.syncSource,
     ]
 }
 
-/// Why a request cannot be used. Names the field; repeats a value only where the field holds a choice,
-/// a number, a time or a name, never content or a token.
+/// The reason why a request is invalid. Names the field; repeats a value only if the field holds a
+/// choice, a number, a time or a name, never content or a token.
 package struct PushRequestError: Error, Equatable, Sendable, CustomStringConvertible {
     /// A path such as `data.badge` or `tokens[3].platform`.
     package let field: String
     package let problem: Problem
 
     package enum Problem: Equatable, Sendable {
-        /// What stands there and what should: "must be an array of strings, not a number".
+        /// The expected and the found value: "must be an array of strings, not a number".
         case invalid(String)
         case missing(String)
-        /// In the contract, not in this version.
+        /// Part of the contract, not supported by this version.
         case unsupported
         case badChannelName
         /// Two fields that exclude each other.
         case conflict(with: String)
-        /// Unknown fields and no known selector: a misspelt selector must not ring every phone.
+        /// Unknown fields and no known selector: a misspelt selector must not select every phone.
         case noKnownSelector
-        /// Why a `where` cannot be used.
+        /// An invalid `where`.
         case condition(WhereError)
     }
 
@@ -227,13 +227,13 @@ package struct PushRequestError: Error, Equatable, Sendable, CustomStringConvert
                 + "LeanCloud letters, digits, '_', '-', '=' and CJK only"
         case .conflict(let other): "\(field) and \(other) exclude each other"
         case .noKnownSelector:
-            "\(field) is not a known field, and no known selector is there: refused rather than "
-                + "sent to everyone"
+            "unknown field \(field) and no known selector; refused, as it would go to "
+                + "everyone"
         case .condition(let error): "\(field): \(error.description)"
         }
     }
 
-    /// For `error.reason` and metrics: a closed set.
+    /// The error's label for `error.reason` and metrics: a closed set.
     package var label: String {
         switch problem {
         case .invalid: "invalid_field"

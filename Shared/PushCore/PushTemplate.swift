@@ -1,16 +1,16 @@
 package import JSON
 
-/// Placeholders in the texts of a push's `data`, each in the place of a field of the device's
-/// installation: `{{name}}`, `{{profile.city}}`, and with a text for those who lack it,
+/// Placeholders in the strings of a push's `data`, each replaced by a field of the device's
+/// installation: `{{name}}`, `{{profile.city}}`, and with a fallback for installations without it,
 /// `{{name|friend}}`.
 ///
-/// What is no field's name between the braces stays as it is; `{{|…}}` stands for the text itself, so
-/// that `{{|{{}}name}}` says `{{name}}`. A value is data: a placeholder inside it is text.
+/// Braces without a valid field name stay as they are; `{{|…}}` is the escaped text itself, so that
+/// `{{|{{}}name}}` becomes `{{name}}`. A value is data: a placeholder inside it is not replaced.
 package enum PushTemplate {
     package struct Placeholder: Hashable, Sendable {
         /// A field's name, or a path of names with dots between them.
         package var field: String
-        /// What stands there for an installation without it.
+        /// The text for an installation without the field.
         package var fallback: String
 
         package init(field: String, fallback: String = "") {
@@ -24,12 +24,12 @@ package enum PushTemplate {
     private static let maximumFieldBytes = 128
     private static let maximumFallbackBytes = 256
 
-    /// What becomes part of a header, or decides between platforms, is the same for all devices.
-    private static let plainKeys: TextSet = [
+    /// Keys that become part of a header, or decide between platforms: the same for all devices.
+    private static let plainKeys: ExactStringSet = [
         "collapse-id", "apns-push-type", "apns-priority", "_notificationChannel",
     ]
 
-    /// The fields that the data names, each once.
+    /// Returns the fields that the data names, each once.
     package static func fields(of data: JSONObject?) -> [String] {
         guard let data, JSONValue.object(data).hasBrace else { return [] }
         var fields: [String] = []
@@ -42,7 +42,7 @@ package enum PushTemplate {
         return fields
     }
 
-    /// The data with a text of the caller's in the place of each placeholder.
+    /// Replaces each placeholder of the data with the caller's text.
     package static func replacing(
         _ data: JSONObject,
         _ text: (Placeholder) -> String
@@ -66,7 +66,7 @@ package enum PushTemplate {
         return result
     }
 
-    /// `nil` where there is nothing to replace, which is the most frequent case by far.
+    /// Returns the rewritten value; `nil` if there is nothing to replace, by far the most frequent case.
     private static func rewritten(
         _ value: JSONValue,
         _ text: (Placeholder) -> String
@@ -117,15 +117,15 @@ package enum PushTemplate {
         return isChanged ? String(decoding: result, as: UTF8.self) : nil
     }
 
-    /// What stands between two pairs of braces.
+    /// The text between two pairs of braces.
     private struct Part {
-        /// `nil`: the fallback itself is meant.
+        /// `nil`: the fallback itself is the text.
         let placeholder: Placeholder?
         let fallback: ArraySlice<UInt8>
-        /// Behind the braces.
+        /// The position behind the braces.
         let end: Int
 
-        /// Looks at a bounded number of bytes, so that no text takes long.
+        /// Reads a bounded number of bytes, so that no string takes long.
         init?(_ bytes: [UInt8], at start: Int) {
             guard bytes[start] == open, start + 1 < bytes.count, bytes[start + 1] == open else {
                 return nil
@@ -177,7 +177,7 @@ package enum PushTemplate {
 }
 
 extension JSONValue {
-    /// Whether a text within it has a brace, as every placeholder does.
+    /// Whether a string within it has a brace, as every placeholder does.
     fileprivate var hasBrace: Bool {
         switch self {
         case .null, .bool, .integer, .double, .number: return false
@@ -192,7 +192,7 @@ extension JSONValue {
 }
 
 extension String {
-    /// Without the spaces around it.
+    /// The string without the spaces around it.
     fileprivate var trimmed: String {
         var text = self[...]
         while text.first == " " { text.removeFirst() }

@@ -1,10 +1,10 @@
-/// When a push goes out.
+/// The time of sending a push.
 package enum PushTime: Sendable, Equatable {
     case at(Instant)
-    /// When the clock of each device shows this; one whose time zone is unknown keeps UTC.
-    case local(WallTime)
+    /// A time on the clock of each device; devices with an unknown time zone use UTC.
+    case local(LocalDateTime)
 
-    /// When the first device may get it.
+    /// The time at which the first device may get it.
     package var earliest: Instant {
         switch self {
         case .at(let time): time
@@ -12,7 +12,7 @@ package enum PushTime: Sendable, Equatable {
         }
     }
 
-    /// When the last device may get it, if nothing is late.
+    /// The time at which the last device may get it, if nothing is late.
     package var latest: Instant {
         switch self {
         case .at(let time): time
@@ -21,9 +21,9 @@ package enum PushTime: Sendable, Equatable {
     }
 }
 
-/// A date and time as a clock shows it, in no zone, to the millisecond.
-package struct WallTime: Hashable, Sendable {
-    /// When a clock that keeps UTC shows it.
+/// A date and time without a zone, to the millisecond.
+package struct LocalDateTime: Hashable, Sendable {
+    /// The moment when a UTC clock shows it.
     package let inUTC: Instant
 
     /// Reads an ISO 8601 date and time that has no zone: `2026-11-20T21:04:05[.123…]`.
@@ -35,17 +35,17 @@ package struct WallTime: Hashable, Sendable {
     /// `YYYY-MM-DDTHH:mm:ss.SSS`.
     package var iso8601: String { String(inUTC.iso8601.dropLast()) }
 
-    /// When the first clocks on earth show it, those of UTC+14.
+    /// The moment when the first clocks on earth show it, those of UTC+14.
     package var earliest: Instant { inUTC.adding(milliseconds: -14 * 3_600_000) }
 
-    /// When the last do, those of UTC-12.
+    /// The moment when the last clocks show it, those of UTC-12.
     package var latest: Instant { inUTC.adding(milliseconds: 12 * 3_600_000) }
 }
 
 extension PushRequest {
-    /// When it is to be released; `nil`: at once, as there is no `push_time`, or as it has come
-    /// everywhere. A dry run is for whoever asks, so it does not wait. A device-local time is released
-    /// when the first clocks show it; what has passed elsewhere by then goes out at once.
+    /// Returns when it is to be released; `nil`: at once, if there is no `push_time`, or if it has
+    /// passed everywhere. A dry run answers its caller, so it does not wait. A device-local time is
+    /// released when the first clocks show it; devices where it has passed by then get it at once.
     package func releaseTime(acceptedAt now: Instant) -> Instant? {
         guard !isDryRun, let pushTime, pushTime.latest > now else { return nil }
         return pushTime.earliest

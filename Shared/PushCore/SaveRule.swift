@@ -1,28 +1,28 @@
 package import JSON
 
-/// Which installation a save means, by the convention of the surface that it came in by. Pure: the
-/// installations that could be meant in, a decision out.
+/// The convention of a surface by which a save finds its installation. Pure: the candidate
+/// installations in, a decision out.
 ///
-/// Whatever the rule, a route is one installation's: no two of an app hold the same token of one
-/// provider in one environment, and an environment that is not named may be either.
+/// A route always belongs to one installation: no two of an app have the same token of one provider
+/// in one environment, and an environment that is not named may be either.
 package enum SaveRule: Sendable, Equatable {
-    /// An installation without an object id is the one that holds its `installationId` or its token.
-    /// Whom a save takes a token or an `installationId` from is deleted: a token is one device.
+    /// A save without an object id means the installation with its `installationId` or its token. The installation
+    /// that loses its token or `installationId` to a save is deleted: a token is one device.
     case leanCloud
-    /// As Parse Server does it. The id of the caller, who sends it with
-    /// each call, stands in for a missing `installationId` unless the master key came along: to find
-    /// by, never to be kept, as a device may save others than itself.
+    /// As Parse Server does it. The caller's id, which it sends with each call, replaces a missing
+    /// `installationId` unless the master key was sent: only for finding, it is never stored, as a
+    /// device may save other installations.
     case parse(callerInstallationID: String?, isMaster: Bool)
-    /// Azure's installations are found by their id alone; a channel moves to who named it last.
+    /// Azure's installations are found by their id alone; a channel belongs to the installation that named it last.
     case azure
 }
 
-/// What a save names, before anything is known of what there is.
+/// The names in a save, before any lookup of existing installations.
 package struct SaveRequest: Sendable, Equatable {
     package var rule: SaveRule
-    /// The object that it says it changes; `nil`: it says none.
+    /// The object that it claims to change; `nil` if it names none.
     package var objectID: String?
-    /// Of the body alone.
+    /// The keys of the body alone.
     package var keys: Installation.Keys
 
     package init(rule: SaveRule, objectID: String? = nil, keys: Installation.Keys) {
@@ -35,12 +35,12 @@ package struct SaveRequest: Sendable, Equatable {
     }
 }
 
-/// Whom a save means, and whose end that is.
+/// The installation that a save means, and the ones that it replaces.
 package struct SaveDecision: Sendable, Equatable {
     package enum Target: Sendable, Equatable {
         case create
         case update(objectID: String)
-        /// It names an object that there is none of.
+        /// The named object does not exist.
         case unknown
     }
 
@@ -49,24 +49,24 @@ package struct SaveDecision: Sendable, Equatable {
     package var replaced: [String] = []
 }
 
-/// What becomes of an installation whose token or `installationId` another has now.
+/// The fate of an installation that lost its token or `installationId` to another.
 package enum Displacement: Sendable, Equatable {
     case deleted
-    /// It stays, without a way to reach it, until its device names a token again.
+    /// It stays without a route until its device names a token again.
     case withoutRoute
 }
 
 extension SaveRequest {
-    /// The `installationId` that the save finds by; what it keeps is what the body says.
+    /// The `installationId` that the save finds by; it stores the one in the body.
     package var effectiveInstallationID: String? {
         if let id = keys.installationID { return id }
         guard case .parse(let caller?, isMaster: false) = rule, !caller.isEmpty else { return nil }
         return caller.lowercased()
     }
 
-    /// - Parameter known: Installations of the app; those that hold none of the keys do not matter.
-    /// - Returns: The one that is meant, and who goes in its favour.
-    /// - Throws: `InstallationError` for what the rule forbids.
+    /// - Parameter known: Installations of the app; those that have none of the keys do not matter.
+    /// - Returns: The installation that is meant, and the ones that it replaces.
+    /// - Throws: `InstallationError` for a save that the rule forbids.
     package func decide(
         among known: [Installation]
     ) throws(InstallationError) -> SaveDecision {
@@ -84,7 +84,7 @@ extension SaveRequest {
         }
     }
 
-    /// What becomes of the others, once it is known what is kept.
+    /// Returns the other installations that must lose their route or be deleted, once it is known which one is saved.
     package func displaced(
         by kept: Installation,
         among known: [Installation]
@@ -101,7 +101,7 @@ extension SaveRequest {
             case .leanCloud: return (other.objectID, .deleted)
             case .parse: return (other.objectID, .withoutRoute)
             case .azure:
-                // Without an id, its channel was all that it was known by.
+                // Without an id, its channel was all that identified it.
                 return (other.objectID, other.installationID == nil ? .deleted : .withoutRoute)
             }
         }
@@ -112,8 +112,8 @@ extension SaveRequest {
         return SaveDecision(target: isKnown ? .update(objectID: objectID) : .unknown)
     }
 
-    /// The one of the `installationId`; but one that holds the token without any `installationId` is
-    /// the older record of the same device, and stays.
+    /// Finds the installation by its `installationId`. One that has the token without any
+    /// `installationId` is the older record of the same device, and stays.
     private func leanCloudTarget(among known: [Installation]) -> SaveDecision.Target {
         let byID = known.first {
             $0.installationID != nil && $0.installationID.isSame(as: keys.installationID)
@@ -126,12 +126,12 @@ extension SaveRequest {
             }
             return .update(objectID: byID.objectID)
         }
-        // Where the save names no environment, both of a token may be meant: the real one first.
+        // If the save names no environment, a token may have two: production comes first.
         let holder =
             byToken.first { $0.environment == keys.environment }
             ?? byToken.first { $0.environment == .production } ?? byToken.first
         guard let holder else { return .create }
-        // Another device's `installationId`: the token has moved, the old one goes.
+        // Another device's `installationId`: the token has moved, the old installation is deleted.
         let isSame = holder.installationID == nil || keys.installationID == nil
         return isSame ? .update(objectID: holder.objectID) : .create
     }
@@ -140,7 +140,7 @@ extension SaveRequest {
 // MARK: Parse
 
 extension SaveRequest {
-    /// Of one `deviceToken` that leads nowhere: who makes so many is no phone.
+    /// The limit of installations with one `deviceToken` that no provider reaches: a phone does not create so many.
     package static let maximumHolders = 100
 
     private func decideAsParse(
@@ -183,7 +183,7 @@ extension SaveRequest {
         }
     }
 
-    /// The object of the id is known.
+    /// Decides if an object has the id.
     private func merged(_ match: Installation, with holders: [Installation]) -> SaveDecision {
         let others = holders.filter { $0.objectID != match.objectID }
         if holders.count == 1, others.count == 1, others[0].installationID == nil {
@@ -192,7 +192,7 @@ extension SaveRequest {
                 replaced: [match.objectID]
             )
         }
-        // Only who names the id himself may clean up after himself.
+        // Only a client that names the id itself may replace its older installations.
         guard keys.installationID != nil, !match.deviceToken.isSame(as: keys.deviceToken) else {
             return SaveDecision(target: .update(objectID: match.objectID))
         }
@@ -202,7 +202,7 @@ extension SaveRequest {
         )
     }
 
-    /// No object of the id is known, or no id came.
+    /// Decides if no object has the id, or no id came.
     private func placed(
         among holders: [Installation],
         _ id: String?
@@ -238,16 +238,16 @@ extension SaveRequest {
 }
 
 extension Installation {
-    /// As the client named it; also where it leads to no provider of ours.
+    /// The token as the client named it, even if none of our providers reaches it.
     package var deviceToken: String? { fields["deviceToken"]?.string }
 
-    /// Whether it is reached by that very route.
+    /// Whether it has exactly that route.
     func holds(_ keys: Keys) -> Bool {
         !isTemplateOnly && token != nil && token == keys.token && platform == keys.platform
             && environment.mayBe(keys.environment)
     }
 
-    /// Whether it has that token, be it a route or only a field.
+    /// Whether it has that token, as a route or only as a field.
     fileprivate func names(_ keys: Keys) -> Bool {
         if holds(keys) { return true }
         guard !isTemplateOnly, let wanted = keys.deviceToken, let own = deviceToken else {
@@ -267,22 +267,22 @@ extension Installation.Keys {
 
     private init() { environment = .none }
 
-    /// A token of 64 characters is one of Apple's, and hexadecimal: case does not count.
+    /// Returns the token in lower case if it has 64 characters: it is one of Apple's, and hexadecimal.
     package static func parseToken(_ token: String) -> String {
         token.utf8.count == 64 ? token.lowercased() : token
     }
 }
 
 extension PushEnvironment {
-    /// What names no environment may be in any.
+    /// Whether the environments can be the same: an unnamed one may be any.
     package func mayBe(_ other: PushEnvironment) -> Bool {
         self == other || self == .none || other == .none
     }
 }
 
 extension SaveRule {
-    /// A body as Parse keeps it: `installationId`, and a `deviceToken` of 64 characters, in lower
-    /// case.
+    /// Returns a body in Parse's form: `installationId`, and a `deviceToken` of 64 characters, in
+    /// lower case.
     package static func parseNormalized(_ body: JSONObject) -> JSONObject {
         var body = body
         if let id = body["installationId"]?.string {

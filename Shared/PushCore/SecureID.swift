@@ -1,24 +1,24 @@
 package import JSON
 
-/// In which form an app's secure payloads are named: `secure-ids`.
+/// The form of the ids of an app's secure payloads: `secure-ids`.
 package enum SecureIDForm: String, Sendable, CaseIterable {
     /// 32 lower-case hexadecimal digits.
     case random
     /// 1 to 2147483647, in decimal: for clients that keep the id as a signed number of 32 bits.
     case int31
 
-    /// Of a well-formed id.
+    /// Returns the form of a well-formed id.
     package init(of id: String) {
         self = id.utf8.count == SecureID.randomDigits ? .random : .int31
     }
 }
 
-/// The id of a secure payload: one text over all apps, that names it and opens nothing.
+/// The id of a secure payload: unique over all apps. It names the payload and grants no access.
 package enum SecureID {
     static let randomDigits = 32
     private static let maximumNumber = Int(Int32.max)
 
-    /// One that nobody has guessed; a number may be in use already.
+    /// Makes a random id; a number may be in use already.
     package static func make(_ form: SecureIDForm) -> String {
         switch form {
         case .random:
@@ -26,12 +26,12 @@ package enum SecureID {
                 let digits = String(UInt64.random(in: 0...UInt64.max), radix: 16)
                 return String(repeating: "0", count: 16 - digits.count) + digits
             }.joined()
-        // 0 is what the clients make of a text that is no number.
+        // 0 is how the clients parse a string that is not a number.
         case .int31: return String(Int.random(in: 1...maximumNumber))
         }
     }
 
-    /// Whether a payload may be called so. Each id is written in one way only.
+    /// Whether a payload may have this id. Each id is written in one way only.
     package static func isWellFormed(_ id: String) -> Bool {
         let bytes = Array(id.utf8)
         if bytes.count == randomDigits {
@@ -43,7 +43,7 @@ package enum SecureID {
         return number <= maximumNumber
     }
 
-    /// As answers show it: a number where it is one.
+    /// Returns the id as answers show it: a number if it is one.
     package static func json(_ id: String) -> JSONValue {
         switch SecureIDForm(of: id) {
         case .random: .string(id)

@@ -18,8 +18,8 @@ package enum SyncID {
             }
     }
 
-    /// The rule for datasets' names: `[a-zA-Z0-9_.:-]+`, 1 to 128 characters; never `.` or `..`, which
-    /// clients resolve in paths.
+    /// Whether a dataset's name obeys the rule: `[a-zA-Z0-9_.:-]+`, 1 to 128 characters; never `.` or
+    /// `..`, which clients resolve in paths.
     package static func isDatasetName(_ name: String) -> Bool {
         (1...128).contains(name.utf8.count) && name != "." && name != ".."
             && name.utf8.allSatisfy { ASCII.isAlphanumeric($0) || "_.:-".utf8.contains($0) }

@@ -1,4 +1,4 @@
-/// Which devices are meant by their tags: `follows_mets && (premium || !muted)`, as Azure
+/// A selection of devices by their tags: `follows_mets && (premium || !muted)`, as Azure
 /// Notification Hubs writes it. Pure.
 ///
 /// `!` binds before `&&`, that before `||`. A device's tags are its channels; `$InstallationId:{…}`
@@ -13,16 +13,16 @@ package indirect enum TagExpression: Sendable, Equatable {
     case all([TagExpression])
     case any([TagExpression])
 
-    /// Where nothing but `||` joins the tags.
+    /// The limit for an expression that joins its tags only by `||`.
     package static let maximumAlternatives = 20
-    /// In any other expression.
+    /// The limit for any other expression.
     package static let maximumTags = 6
     package static let maximumBytes = 8192
     private static let maximumDepth = 16
 
     /// Reads an expression.
     ///
-    /// - Throws: `TagExpressionError`, which names the place.
+    /// - Throws: `TagExpressionError`, which names the position.
     package static func parse(_ text: String) throws(TagExpressionError) -> TagExpression {
         guard text.utf8.count <= maximumBytes else {
             throw TagExpressionError(1, "is longer than \(maximumBytes) bytes")
@@ -42,11 +42,11 @@ package indirect enum TagExpression: Sendable, Equatable {
         return expression
     }
 
-    /// The condition on installations.
+    /// Returns the condition on installations.
     ///
-    /// - Parameter extra: Where a device that is asked for a template holds further tags: those of
-    ///   the template, a list of texts.
-    /// - Returns: What a device must fulfil.
+    /// - Parameter extra: The path to further tags in a device that is selected for a template:
+    ///   those of the template, a list of strings.
+    /// - Returns: The condition that a device must fulfil.
     package func condition(also extra: WherePath? = nil) -> Where {
         switch self {
         case .tag(let tag):
@@ -68,16 +68,16 @@ package indirect enum TagExpression: Sendable, Equatable {
 
 extension WherePath {
     package static let channels = WherePath(segments: ["channels"])
-    /// Whom the device belongs to, however it says so. No client can name it: a field's name has
-    /// no `$`.
+    /// The identity that the device belongs to, by any of its fields. No client can name this path:
+    /// a field's name has no `$`.
     package static let identity = WherePath(segments: ["$identity"])
-    /// Which provider reaches the device. No client can name it either.
+    /// The provider that reaches the device. No client can name this path either.
     package static let provider = WherePath(segments: ["$provider"])
 }
 
-/// What is wrong with a tag expression, and where. Holds no tag.
+/// The error in a tag expression, with its position. Contains no tag.
 package struct TagExpressionError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// In characters; the first is 1.
+    /// The position in characters; the first is 1.
     package let position: Int
     package let problem: String
 
@@ -100,7 +100,7 @@ package enum TagName {
         return (1...maximumCharacters).contains(count) && tag.unicodeScalars.allSatisfy(isOfTag)
     }
 
-    /// Azure's alphabet, and what a channel's name may hold beyond it: they are one set.
+    /// Whether the character is of Azure's alphabet or allowed in a channel's name: both are one set.
     static func isOfTag(_ scalar: Unicode.Scalar) -> Bool {
         guard scalar.isASCII else { return ChannelName.isValid(String(scalar)) }
         return ASCII.isAlphanumeric(UInt8(scalar.value))
@@ -185,7 +185,7 @@ private struct TagReader {
         return .tag(name)
     }
 
-    /// `$InstallationId:{…}` or `$UserId:{…}`.
+    /// Reads `$InstallationId:{…}` or `$UserId:{…}`.
     private mutating func automatic() throws(TagExpressionError) -> TagExpression {
         let start = index
         index += 1

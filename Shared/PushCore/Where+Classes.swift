@@ -1,10 +1,10 @@
 extension Where {
-    /// The classes that there are.
+    /// The known classes.
     package static let classNames: Set<String> = ["_Installation", "_User"]
 
-    /// Looks at what the sub-queries select from.
+    /// Checks the classes that the sub-queries select from.
     ///
-    /// - Throws: `WhereError` 103 that names a class which is not kept.
+    /// - Throws: `WhereError` 103 that names an unknown class.
     package func checkClasses() throws(WhereError) {
         switch self {
         case .all(let parts), .any(let parts), .none(let parts):
@@ -24,7 +24,7 @@ extension Where {
 }
 
 extension WhereTest {
-    /// What it asks first.
+    /// The sub-query of the test.
     fileprivate var query: WhereQuery? {
         switch self {
         case .inQuery(let query), .notInQuery(let query), .selected(_, by: let query),

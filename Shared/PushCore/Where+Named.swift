@@ -1,8 +1,8 @@
-/// An equality on a field whose value few devices share: what a `where` on one device, or on one user's
-/// devices, asks for.
+/// An equality on a field whose value few devices share, as in a `where` on one device, or on one
+/// user's devices.
 package struct NamedDevices: Sendable, Equatable {
     package let field: Field
-    /// Texts; of `owner` and `user` pointers. One at least.
+    /// Strings, or pointers for `owner` and `user`. At least one.
     package let values: [WhereValue]
 
     package enum Field: String, Sendable, CaseIterable {
@@ -12,7 +12,7 @@ package struct NamedDevices: Sendable, Equatable {
         case owner, user
     }
 
-    /// What is said of devices and users one by one.
+    /// The names of the devices or users.
     package var names: [String] {
         values.compactMap { value in
             switch value {
@@ -24,7 +24,7 @@ package struct NamedDevices: Sendable, Equatable {
 }
 
 extension Where {
-    /// The devices that it names, where that is all it asks for: `objectId`, `installationId`,
+    /// The devices that it names, if it is nothing else: `objectId`, `installationId`,
     /// `deviceToken`, `owner` or `user` equals one value, or one of a list.
     package var namedDevices: NamedDevices? {
         switch self {

@@ -4,7 +4,7 @@ extension Where {
     /// Reads a condition: an object of fields, or an array of such objects, all of which must hold.
     ///
     /// - Throws: `WhereError` with LeanCloud's code: 102 for an operator that is unknown or not
-    ///   supported, and for what is beyond a limit, 103 for a class's name, 105 for a key's, 106
+    ///   supported, and for exceeding a limit, 103 for an invalid class name, 105 for a key, 106
     ///   for a pointer, 107 for a wrong form, 302 for a place.
     package static func parse(_ value: JSONValue) throws(WhereError) -> Where {
         var reader = WhereReader()
@@ -15,7 +15,7 @@ extension Where {
 extension SortKey {
     package static let maximumKeys = 16
 
-    /// Reads `order`: names joined by commas, `-` before those that descend.
+    /// Reads `order`: names separated by commas, `-` before descending ones.
     package static func parse(_ text: String) throws(WhereError) -> [SortKey] {
         var keys: [SortKey] = []
         for part in text.split(separator: ",") {
@@ -32,7 +32,7 @@ extension SortKey {
 }
 
 extension WherePath {
-    /// - Throws: 105 for what cannot be a field's name.
+    /// - Throws: 105 if a segment cannot be a field's name.
     package init(_ text: String) throws(WhereError) {
         let segments = text.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
         guard segments.count <= Where.maximumPathSegments else {
@@ -50,7 +50,7 @@ extension WherePath {
         self.segments = segments
     }
 
-    /// A field's own name is one that can be saved; below it any key can be.
+    /// Whether the segment is a valid name: the first must be one that can be saved; below it any key is valid.
     private static func isName(_ segment: String, isFirst: Bool) -> Bool {
         let bytes = segment.utf8
         guard let first = bytes.first, bytes.count <= Where.maximumKeyBytes else { return false }
@@ -61,11 +61,11 @@ extension WherePath {
             ? bytes.allSatisfy { ASCII.isAlphanumeric($0) || $0 == 0x5f || $0 == 0x2d } : false
     }
 
-    /// A name in an error's text: bounded, as it may be anything.
+    /// Returns a name for an error's text: bounded, as it may be anything.
     static func shown(_ text: String) -> String { String(text.prefix(100)) }
 }
 
-/// Reads one `where`, and counts what is in it.
+/// A reader of one `where`, which counts its parts.
 private struct WhereReader {
     private var nodes = 0
     private var elements = 0
@@ -136,7 +136,7 @@ private struct WhereReader {
         return try conditions(list, of: name, depth: depth)
     }
 
-    /// What nests deeper, or is one more, than may be, ends here.
+    /// Counts a node. Throws if it is too deep, or one too many.
     private mutating func enter(_ depth: Int, _ field: String) throws(WhereError) {
         nodes += 1
         guard depth <= Where.maximumDepth else {
@@ -170,7 +170,7 @@ private struct WhereReader {
             return [try equality(value, of: path, depth: depth)]
         }
         var tests: [WhereTest] = []
-        // LeanCloud's JavaScript SDK writes equality with a pointer beside operators into one object.
+        // LeanCloud's JavaScript SDK merges equality with a pointer and operators into one object.
         if operators.count < object.count {
             let typed = Self.members(of: object) { !Self.isOperator($0) }
             tests.append(try equality(.object(typed), of: path, depth: depth))
@@ -194,7 +194,7 @@ private struct WhereReader {
         return members
     }
 
-    /// The operators of an object, which may have a typed value beside them; `nil` if it is a value.
+    /// Returns the operators of an object, which may also contain a typed value; `nil` if it is a value.
     private func operators(
         of object: JSONObject,
         _ path: WherePath
@@ -202,7 +202,7 @@ private struct WhereReader {
         let operators = Self.members(of: object, where: Self.isOperator)
         guard !operators.isEmpty else {
             guard object["__op"] == nil else {
-                throw .malformed(path.text, "an operation is no condition")
+                throw .malformed(path.text, "an operation is not a condition")
             }
             return nil
         }
@@ -217,7 +217,7 @@ private struct WhereReader {
         of path: WherePath,
         depth: Int
     ) throws(WhereError) -> WhereTest {
-        // A list of channels asks for those that hold them: nobody means their order.
+        // A list of channels selects devices that have all of them: their order does not matter.
         if path.segments == ["channels"], let list = value.array, !list.isEmpty {
             try addElements(list.count, path.text)
             var names: [WhereElement] = []
@@ -357,7 +357,7 @@ private struct WhereReader {
         return try operand.pattern()
     }
 
-    /// The condition of a sub-query.
+    /// Reads the condition of a sub-query.
     private mutating func inner(
         _ value: JSONValue,
         _ operand: WhereOperand,
@@ -461,13 +461,13 @@ private struct WhereReader {
             guard let number = value.double else {
                 throw .malformed(path.text, "a number too large")
             }
-            // One number has one form: `1.0` is `1`. What is larger is kept by the digits that it is
-            // written with, which are not those of the whole number that it is.
+            // One number has one form: `1.0` is `1`. Larger ones are stored by the digits that they
+            // are written with, which differ from those of the equal integer.
             if abs(number) <= 0x1p53, let whole = value.integer { return .integer(Int64(whole)) }
             return .double(number)
         case .string(let text):
             guard !text.utf8.contains(0) else { throw .malformed(path.text, "a NUL character") }
-            // These two are dates, whose texts clients read; so a text is taken for one here.
+            // These two are dates, which clients see as strings; so a string is read as a date here.
             if path.segments == ["createdAt"] || path.segments == ["updatedAt"],
                 let instant = Instant(iso8601: text)
             {
@@ -520,7 +520,7 @@ private struct WhereReader {
         }
     }
 
-    /// What goes to the database as it is: no NUL, no number beyond its types, not too deep.
+    /// Checks a value that goes to the database unchanged: no NUL, no number beyond its types, not too deep.
     private mutating func checkStructure(
         _ value: JSONValue,
         _ path: WherePath,
@@ -546,7 +546,7 @@ private struct WhereReader {
     }
 }
 
-/// One operator of a field, with those that stand beside it.
+/// One operator of a field, with the others of the same object.
 private struct WhereOperand {
     let name: String
     let value: JSONValue
@@ -584,7 +584,7 @@ private struct WhereOperand {
         )
     }
 
-    /// In radians.
+    /// Returns the distance in radians.
     private func distance(_ name: String) throws(WhereError) -> Double? {
         var found: Double?
         for unit in Self.units {
@@ -598,7 +598,7 @@ private struct WhereOperand {
         return found
     }
 
-    /// LeanCloud's Python SDK writes a corner as the list that an app gives: latitude, longitude.
+    /// Reads a corner. LeanCloud's Python SDK writes it as the list that an app gives: latitude, longitude.
     private func corner(_ value: JSONValue) throws(WhereError) -> GeoPoint {
         guard let pair = value.array else { return try GeoPoint(value, of: path) }
         guard pair.count == 2, let latitude = pair[0].double, let longitude = pair[1].double else {
@@ -651,7 +651,7 @@ private struct WhereOperand {
         }
     }
 
-    /// A GeoPoint, or MongoDB's pair of longitude and latitude.
+    /// Reads a GeoPoint, or MongoDB's pair of longitude and latitude.
     private func place(_ value: JSONValue) throws(WhereError) -> GeoPoint {
         guard let pair = value.array else { return try GeoPoint(value, of: path) }
         guard pair.count == 2, let longitude = pair[0].double, let latitude = pair[1].double else {

@@ -1,14 +1,14 @@
 package import JSON
 
-/// Which objects are meant: LeanCloud's and Parse's `where`, read once, typed and bounded.
-/// Pure. deploy/guides/push-request.md says what it means.
+/// A selection of objects: LeanCloud's and Parse's `where`, parsed once, typed and bounded. Pure.
+/// deploy/guides/push-request.md explains its meaning.
 ///
 /// Its meaning is MongoDB's. An absent field equals `null`, and matches only what says "not"
 /// (`$ne`, `$nin`, `$nor`, `$notInQuery`, `$dontSelect`) and `$exists: false`. Nothing compares
 /// across types. An array matches a test when the array itself or any of its elements does. Dotted
 /// paths lead through objects, not through arrays.
 package enum Where: Sendable, Equatable {
-    /// All of these hold; of none: everything matches.
+    /// All of these hold; without any: everything matches.
     case all([Where])
     case any([Where])
     /// Not one of these holds.
@@ -17,16 +17,16 @@ package enum Where: Sendable, Equatable {
 
     package static let everything = Where.all([])
 
-    /// How deep conditions, sub-queries and values may nest.
+    /// The maximum depth of conditions, sub-queries and values.
     package static let maximumDepth = 16
-    /// How many conditions, tests and members of values there may be in all.
+    /// The maximum number of conditions, tests and members of values in all.
     package static let maximumNodes = 1000
-    /// How many elements all lists may hold together.
+    /// The maximum number of elements in all lists together.
     package static let maximumElements = 10_000
     package static let maximumPatternBytes = 1000
-    /// Of all patterns together.
+    /// The limit for all patterns together.
     package static let maximumPatternBytesInAll = 4000
-    /// How deep sub-queries may stand in sub-queries.
+    /// The maximum depth of sub-queries.
     package static let maximumQueryDepth = 3
     package static let maximumPathSegments = 8
     package static let maximumKeyBytes = 128
@@ -41,7 +41,7 @@ package struct WherePath: Sendable, Hashable {
     package var text: String { segments.joined(separator: ".") }
 }
 
-/// What is asked of one field.
+/// The test of one field.
 package indirect enum WhereTest: Sendable, Equatable {
     case equal(WhereValue)
     case notEqual(WhereValue)
@@ -58,7 +58,7 @@ package indirect enum WhereTest: Sendable, Equatable {
     /// A pointer to an object that the query selects.
     case inQuery(WhereQuery)
     case notInQuery(WhereQuery)
-    /// Equal to what that field holds in some object that the query selects.
+    /// Equal to the value of that field in some object that the query selects.
     case selected(WherePath, by: WhereQuery)
     case notSelected(WherePath, by: WhereQuery)
     /// A point whose distance, in radians, is within these, ends included.
@@ -80,7 +80,7 @@ package enum WhereElement: Sendable, Equatable {
     case pattern(WherePattern)
 }
 
-/// A value to compare with. Texts hold no NUL, numbers are finite.
+/// A value to compare with. Strings contain no NUL, numbers are finite.
 package enum WhereValue: Sendable, Equatable {
     case null
     case bool(Bool)
@@ -90,14 +90,14 @@ package enum WhereValue: Sendable, Equatable {
     case date(Instant)
     case pointer(className: String, objectID: String)
     case point(GeoPoint)
-    /// An array, or an object of no type that is known: equal only as a whole.
+    /// An array, or an object of an unknown type: equal only as a whole.
     case structure(JSONValue)
 }
 
 /// A query inside of a `where`.
 package struct WhereQuery: Sendable, Equatable {
     package var condition: Where
-    /// `nil`: that of the pointer it is asked of (the seed's short form, which has no limit either).
+    /// `nil`: that of the pointer it is compared with (the seed's short form, which has no limit either).
     package var className: String?
     package var limit: Int?
     package var skip: Int
@@ -132,11 +132,11 @@ package struct SortKey: Sendable, Equatable {
     }
 }
 
-/// Why a `where` cannot be used. Names the field and the operator, never holds a value.
+/// The reason why a `where` is invalid. Names the field and the operator, never contains a value.
 package struct WhereError: Error, Equatable, Sendable, CustomStringConvertible {
     /// LeanCloud's error code.
     package let code: Int
-    /// Empty where it is no field's fault.
+    /// Empty if no single field is at fault.
     package let field: String
     package let problem: String
 
@@ -158,7 +158,7 @@ package struct WhereError: Error, Equatable, Sendable, CustomStringConvertible {
 }
 
 extension Where {
-    /// The point to which the nearest come first, unless an order is given.
+    /// The point by whose distance objects are sorted, unless an order is given.
     package var nearest: (path: WherePath, point: GeoPoint)? {
         switch self {
         case .field(let path, .near(let point, _, _)): return (path, point)

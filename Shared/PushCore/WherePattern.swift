@@ -1,15 +1,15 @@
-/// A regular expression of a `where`: what PCRE and JavaScript share, as a tree. Pure.
+/// A regular expression of a `where`: the common subset of PCRE and JavaScript, as a tree. Pure.
 ///
-/// Only whether it matches is ever asked, so groups capture nothing and laziness is dropped. What
-/// such a matcher cannot do in bounded time (back references, atomic groups) or what would mean
-/// different things to different engines is refused by name. `.` does not match a line feed, `$`
+/// Only whether it matches is ever asked, so groups capture nothing and laziness is dropped.
+/// Constructs that such a matcher cannot handle in bounded time (back references, atomic groups),
+/// or that engines interpret differently, are refused by name. `.` does not match a line feed, `$`
 /// matches at the very end only, classes like `\w` are those of ASCII, and case is folded one
 /// character at a time.
 package struct WherePattern: Sendable, Equatable {
     package let source: String
     package let options: String
     package let root: Node
-    /// `^` and `$` also match at each line.
+    /// Whether `^` and `$` also match at each line.
     package let isMultiline: Bool
 
     package indirect enum Node: Sendable, Equatable {
@@ -29,16 +29,16 @@ package struct WherePattern: Sendable, Equatable {
         package private(set) var ranges: [ClosedRange<UInt32>]
     }
 
-    /// The most times that anything may be counted.
+    /// The highest number in a quantifier.
     package static let maximumRepeats = 255
-    /// How large it may be with all counts written out, and how much of that may be absent: both
-    /// cost a matcher memory, the latter by the square.
+    /// The largest pattern with all quantifiers expanded, and how much of that may be optional:
+    /// both cost a matcher memory, the latter quadratically.
     package static let maximumSize = 2000
     package static let maximumOptionalSize = 250
     package static let maximumGroupDepth = 40
     package static let maximumLookaheads = 8
 
-    /// - Throws: `WhereError` 102 for what is refused by name, 107 for what is no pattern.
+    /// - Throws: `WhereError` 102 for a refused construct, 107 for an invalid pattern.
     package init(
         _ source: String,
         options: String,
@@ -69,7 +69,7 @@ package struct WherePattern: Sendable, Equatable {
         }
     }
 
-    /// The one text that matches, where that is all it says: `^\Qtext\E$`.
+    /// The one string that matches, if the pattern is literal: `^\Qtext\E$`.
     package var exactText: String? {
         guard !isMultiline, case .sequence(let nodes) = root, nodes.count >= 2,
             nodes.first == .lineStart || nodes.first == .textStart,
@@ -100,7 +100,7 @@ extension WherePattern.ScalarSet {
         self.ranges = merged
     }
 
-    /// Everything else. NUL is in no text.
+    /// All other characters. No string contains NUL.
     var inverted: Self {
         var rest: [ClosedRange<UInt32>] = []
         var next: UInt32 = 1
@@ -118,8 +118,8 @@ extension WherePattern.ScalarSet {
     static let words = Self([48...57, 65...90, 95...95, 97...122])
     static let spaces = Self([9...13, 32...32])
 
-    /// Characters with the other case that they have, in the order of the former: looked up in
-    /// Unicode's tables once, as each takes a while.
+    /// The characters that have another case, sorted, each with that case: read from Unicode's
+    /// tables once, as each lookup takes a while.
     private static let cased: [(code: UInt32, other: UInt32)] = {
         let blocks: [ClosedRange<UInt32>] = [
             0x41...0x2FFF, 0xA640...0xABFF, 0xFF21...0xFF5A, 0x10400...0x104FF,
@@ -165,7 +165,7 @@ extension Unicode.Scalar {
 }
 
 extension WherePattern.Node {
-    /// What it costs a matcher, saturating; see `WherePattern.maximumSize`.
+    /// The cost for a matcher, saturating; see `WherePattern.maximumSize`.
     fileprivate var weight: (size: Int, optional: Int) {
         switch self {
         case .literal, .any, .set, .lineStart, .lineEnd, .textStart, .textEnd, .wordBoundary,
@@ -197,7 +197,7 @@ extension WherePattern.Node {
         }
     }
 
-    /// Whether it may match without taking a character.
+    /// Whether it may match without consuming a character.
     fileprivate var canBeEmpty: Bool {
         switch self {
         case .literal, .any, .set: false
@@ -211,7 +211,7 @@ extension WherePattern.Node {
     }
 }
 
-/// Reads a pattern from the front.
+/// A reader of a pattern from the front.
 private struct PatternReader {
     typealias Node = WherePattern.Node
     typealias ScalarSet = WherePattern.ScalarSet
@@ -231,7 +231,7 @@ private struct PatternReader {
         self.field = field
     }
 
-    /// - Returns: False for a letter that is no option.
+    /// - Returns: False for an unknown option.
     mutating func set(_ option: Unicode.Scalar) -> Bool {
         switch option {
         case "i": ignoresCase = true
@@ -278,7 +278,7 @@ private struct PatternReader {
         return next
     }
 
-    /// `(?i)` and the like, at the very front.
+    /// Reads `(?i)` and the like, at the very front.
     private mutating func leadingOptions() throws(WhereError) {
         while starts(with: "(?") {
             let letters = scalars[(position + 2)...].prefix { $0 != ")" }
@@ -290,7 +290,7 @@ private struct PatternReader {
         }
     }
 
-    /// With `x`, spaces and comments mean nothing between the parts.
+    /// Skips spaces and comments, which `x` allows between the parts.
     private mutating func skipSpace() {
         guard ignoresSpace else { return }
         while let next {
@@ -338,7 +338,7 @@ private struct PatternReader {
         }
     }
 
-    /// What stands between `\Q` and `\E`, or the end; its last character is what a count is of.
+    /// Reads the text between `\Q` and `\E`, or the end; a quantifier applies to its last character.
     private mutating func quoted() -> (ArraySlice<Unicode.Scalar>, Unicode.Scalar?) {
         let start = position
         var end = scalars.count
@@ -388,7 +388,7 @@ private struct PatternReader {
                 "$regex counts beyond \(WherePattern.maximumRepeats)"
             )
         }
-        // Laziness changes what is matched, never whether.
+        // Laziness changes which part matches, never whether.
         if !take("?"), next == "+" { throw refused("a possessive count") }
         skipSpace()
         if let next, "*+?".unicodeScalars.contains(next) { throw malformed("counts a count") }
@@ -406,7 +406,7 @@ private struct PatternReader {
         if take("?") { return (0, 1) }
         let start = position
         guard take("{") else { return nil }
-        // What looks like no count stands for itself.
+        // Braces without a valid quantifier are literal.
         guard let minimum = number() else {
             position = start
             return nil
@@ -523,7 +523,7 @@ private struct PatternReader {
         }
     }
 
-    /// The character that an escape stands for, inside of a class or outside.
+    /// Returns the character that an escape means, inside of a class or outside.
     private mutating func character(
         escapedBy letter: Unicode.Scalar
     ) throws(WhereError) -> Unicode.Scalar {
@@ -591,7 +591,7 @@ private struct PatternReader {
             if take("\\Q") {
                 let (text, last) = quoted()
                 ranges += (text + [last].compactMap { $0 }).map { $0.value...$0.value }
-                // Empty quotes are no member: a `]` behind them may still be the first.
+                // Empty quotes are not a member: a `]` behind them may still be the first.
                 if last != nil { isFirst = false }
                 continue
             }
@@ -621,7 +621,7 @@ private struct PatternReader {
     private enum Member {
         case one(Unicode.Scalar)
         case named(ScalarSet)
-        /// Holds both cases of what it holds.
+        /// Contains both cases of its characters.
         case shorthand(ScalarSet)
     }
 

@@ -1,6 +1,6 @@
-/// What a Windows payload says of itself.
+/// The type of a Windows payload.
 package enum WindowsPayload {
-    /// `X-WNS-Type` by the name of the root element; `nil` where it is none that WNS has.
+    /// Returns `X-WNS-Type` by the name of the root element; `nil` if WNS has no such type.
     package static func type(of xml: String) -> String? {
         var rest = xml[...]
         while let open = rest.firstIndex(of: "<") {

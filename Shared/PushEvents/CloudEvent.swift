@@ -1,12 +1,12 @@
 package import JSON
 import PushCore
 
-/// What a record carries once its envelope is off: CloudEvents 1.0 in Kafka's binary mode (`ce_*`
+/// The content of a record without its envelope: CloudEvents 1.0 in Kafka's binary mode (`ce_*`
 /// headers) or structured mode (`application/cloudevents+json`), or no envelope at all.
 ///
 /// - SeeAlso: CloudEvents 1.0.2, Kafka protocol binding, section 3.
 package struct CloudEvent: Sendable, Equatable {
-    /// `nil` where the record is no CloudEvent.
+    /// `nil` if the record is not a CloudEvent.
     package var id: String?
     package var source: String?
     package var type: String?
@@ -33,11 +33,11 @@ package struct CloudEvent: Sendable, Equatable {
         if envelope.version != nil { return try binary(envelope, value) }
         let object = try object(value)
         // A structured event without its content type, as the Python package's `to_structured`
-        // writes it, gives itself away: a push request has no `specversion`.
+        // writes it, is recognised: a push request has no `specversion`.
         if object["specversion"]?.string != nil {
             return try structured(object)
         }
-        // The headers name an event also where nothing says of which version it is.
+        // `ce_id` and `ce_source` are used even without `ce_specversion`.
         var event = CloudEvent(data: object)
         if let id = text(envelope.id) {
             event.id = try attribute("id", id)
@@ -48,7 +48,7 @@ package struct CloudEvent: Sendable, Equatable {
         return event
     }
 
-    /// The headers that matter, of each the last; their names are in any case.
+    /// The relevant headers, the last of each; their names are case-insensitive.
     private struct Envelope {
         var contentType: [UInt8]?
         var version: [UInt8]?
@@ -124,7 +124,7 @@ package struct CloudEvent: Sendable, Equatable {
             }
             event.data = try object(bytes)
         } else {
-            throw DeadLetterReason(.invalidCloudEvent, "data is missing: the push request")
+            throw DeadLetterReason(.invalidCloudEvent, "data is missing")
         }
         return event
     }
@@ -157,7 +157,7 @@ package struct CloudEvent: Sendable, Equatable {
         return text
     }
 
-    /// 10,000 tokens have three fields each.
+    /// Enough for a push that names 10,000 tokens, each with three fields.
     private static let maximumValues = 200_000
 
     private static func object(_ bytes: [UInt8]) throws(DeadLetterReason) -> JSONObject {
@@ -177,7 +177,7 @@ package struct CloudEvent: Sendable, Equatable {
         value.flatMap { String(validating: $0, as: UTF8.self) }
     }
 
-    /// RFC 4648 section 4, with padding; `nil` for anything else.
+    /// Decodes RFC 4648 section 4, with padding; `nil` for anything else.
     private static func decodeBase64(_ text: String) -> [UInt8]? {
         let digits = Array(text.utf8)
         guard digits.count.isMultiple(of: 4) else { return nil }
@@ -211,7 +211,7 @@ package struct CloudEvent: Sendable, Equatable {
 }
 
 extension RecordHeader {
-    /// `name` is in lower case.
+    /// Whether the header has this name, which is in lower case.
     fileprivate func isNamed(_ name: StaticString) -> Bool {
         unsafe self.name.utf8.elementsEqual(
             UnsafeBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount)

@@ -1,23 +1,23 @@
 import JSON
 import PushCore
 
-/// A record of `PUSH_RC`, in the shape of FCM's message: that a version of an app's remote config was
-/// published. It becomes a silent push with the same words for every platform, which each finds where
+/// A record of `PUSH_RC`, in the shape of FCM's message: a version of an app's remote config was
+/// published. It becomes a silent push with the same values for every platform, at the place where
 /// its clients look for them.
 enum ConfigAnnouncement {
-    /// Over how many seconds clients should fetch, as text, where the record has a `spread`.
+    /// The key of the number of seconds over which clients should fetch, as text, if the record has a `spread`.
     static let spreadKey = "CONFIG_SPREAD_SECONDS"
 
-    /// More fit into nobody's message.
+    /// A larger announcement fits into no push.
     private static let maximumWords = 1000
 
-    /// What the record asks for, as a push request says it: `topic` is the audience topic here, and
-    /// `data` becomes each platform's own message. All else is as every push has it.
+    /// Converts the record to a push request: `topic` is the audience topic here, and `data`
+    /// becomes each platform's own message. All other fields are those of every push.
     ///
     /// - Parameters:
     ///   - record: The record's value.
-    ///   - source: The CloudEvent's, where it is one.
-    /// - Returns: What `PushRequest.parse` takes, now and whenever the push's record is read.
+    ///   - source: The CloudEvent's source, if it is one.
+    /// - Returns: A request for `PushRequest.parse`, now and whenever the push's record is read.
     /// - Throws: `PushRequestError` that names the field.
     static func request(
         _ record: JSONObject,
@@ -44,7 +44,7 @@ enum ConfigAnnouncement {
             "mpns": ["body": text],
         ]
         if record["priority"]?.isNull != false { request["priority"] = "normal" }
-        // It tells how the push is sent, and the push's record is all that is read later.
+        // The source decides how the push is sent, and later only the push's record is read.
         if let source, source.utf8.count <= PushRequest.maximumSourceBytes {
             request["source"] = .string(source)
         }

@@ -1,7 +1,7 @@
 package import PushCore
 
-/// Why a record cannot be used. `reason` is a closed set, `detail` is for people; neither holds a
-/// token or a payload.
+/// The reason why a record cannot be processed. `reason` is a closed set, `detail` is for people;
+/// neither contains a token or a payload.
 package struct DeadLetterReason: Error, Equatable, Sendable {
     package enum Reason: String, Sendable, CaseIterable {
         case emptyValue = "empty_value"
@@ -15,7 +15,7 @@ package struct DeadLetterReason: Error, Equatable, Sendable {
         case invalidID = "invalid_id"
         case invalidRequest = "invalid_request"
         case tooLarge = "too_large"
-        /// Good to read, and refused by the database for what it holds.
+        /// Readable, but rejected by the database for its values.
         case notStorable = "not_storable"
     }
 
@@ -36,25 +36,25 @@ package struct DeadLetterReason: Error, Equatable, Sendable {
     }
 
     package static func unknownApp(_ app: String) -> DeadLetterReason {
-        DeadLetterReason(.unknownApp, "no app is called \(app.prefix(64))")
+        DeadLetterReason(.unknownApp, "there is no app \(app.prefix(64))")
     }
 }
 
 extension OutgoingRecord {
-    /// The header of a letter whose content was too large for the topic; its value is the next.
+    /// The header of a dead letter whose content was too large for the topic; its value is the next constant.
     package static let deadLetterContentHeader = "error.content"
     package static let deadLetterContentOmitted = "omitted"
 
-    /// The record as it came, with headers that say why it could not be used and where it stood.
-    /// A record that was a dead letter before carries only the latest of these.
+    /// Returns the original record, with headers that contain the reason and its position. A record
+    /// that was a dead letter before has only the latest of these.
     ///
     /// - Parameters:
-    ///   - record: As it came.
-    ///   - reason: Why it cannot be used.
-    ///   - topics: Ours.
-    ///   - isContentKept: Whether key, value and the record's own headers go along. Where the
-    ///     broker finds them too large, what is left still says where the record stands.
-    /// - Returns: What goes to `push.dead-letters`.
+    ///   - record: The original record.
+    ///   - reason: The reason.
+    ///   - topics: Our topics.
+    ///   - isContentKept: Whether key, value and the record's own headers are included. If the
+    ///     broker rejects them as too large, the rest still names the record's position.
+    /// - Returns: The record for `push.dead-letters`.
     package static func deadLetter(
         _ record: IncomingRecord,
         because reason: DeadLetterReason,

@@ -15,11 +15,11 @@ package struct KafkaTopics: Sendable, Equatable {
     package var pushRC: String { prefix + "PUSH_RC" }
     package var datasetChanges: String { prefix + "dataset.changes" }
 
-    /// Objects of one type, of all apps that have it.
+    /// Returns the topic for objects of one type, of all apps that have it.
     package func ingest(_ type: String) -> String { ingestPrefix + type }
     package var ingestPrefix: String { prefix + "ingest." }
 
-    /// Those that this version writes or reads: what `carillon migrate` creates.
+    /// The topics that this version writes or reads: `carillon migrate` creates them.
     package var all: [String] {
         [pushRequests, pushOutcomes, deadLetters, configPublished, pushRC, datasetChanges]
             + BuiltInIngestType.allCases.map { ingest($0.rawValue) }

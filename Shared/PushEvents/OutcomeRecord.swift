@@ -1,13 +1,13 @@
 import JSON
 package import PushCore
 
-/// What became of one delivery, for the rest of the company: a record of `push.outcomes`, but for
-/// what names its push.
+/// The outcome of one delivery, for other systems of the company: a record of `push.outcomes`,
+/// without the names of its push.
 package struct OutcomeRecord: Sendable, Equatable {
-    /// `nil` where the push named a token or a topic itself.
+    /// `nil` if the push named a token or a topic itself.
     package var installationID: String?
-    /// What the ledger calls the device: the installation's id, else the token's hash. The record's
-    /// key, so that what is about one device stays in order.
+    /// The device's name in the ledger: the installation's id, else the token's hash. It is the
+    /// record's key, so that records about one device stay in order.
     package var target: String
     package var platform: Platform
     package var environment: PushEnvironment
@@ -15,7 +15,7 @@ package struct OutcomeRecord: Sendable, Equatable {
     package var reason: String?
     package var status: Int?
     package var providerMessageID: String?
-    /// Counts from 1; 0 where nothing was sent.
+    /// The number of the attempt, from 1; 0 if nothing was sent.
     package var attempt: Int
     package var at: Instant
 
@@ -44,10 +44,10 @@ package struct OutcomeRecord: Sendable, Equatable {
     }
 }
 
-/// Writes outcomes, one for every delivery there is. What they have in common with the one before is not
-/// rendered again: the push and its app, where it went and how it ended, and the second.
+/// A writer of outcomes, one for every delivery. Parts that equal those of the previous one are not
+/// rendered again: the push and its app, the destination and the outcome, and the second.
 package struct OutcomeWriter: Sendable {
-    /// What stands between an installation's id and the provider's.
+    /// The part between an installation's id and the provider's.
     private struct Middle: Sendable, Equatable {
         var platform: Platform
         var environment: PushEnvironment
@@ -59,7 +59,7 @@ package struct OutcomeWriter: Sendable {
     private var pushID = ""
     private var eventID = ""
     private var app = ""
-    /// The object as far as it is the push's, up to the installation's id.
+    /// The beginning of the object that belongs to the push, up to the installation's id.
     private var beginning: [UInt8] = []
     private var middle: Middle?
     private var middleText: [UInt8] = []
@@ -133,7 +133,7 @@ package struct OutcomeWriter: Sendable {
         middleText = text
     }
 
-    /// As it is.
+    /// Appends a string unchanged.
     private func put(_ text: StaticString, to bytes: inout [UInt8]) {
         unsafe bytes.append(
             contentsOf: UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount)
@@ -141,7 +141,7 @@ package struct OutcomeWriter: Sendable {
     }
 
     private func append(_ number: Int, to bytes: inout [UInt8]) {
-        // Attempts.
+        // Attempts have one digit.
         if (0..<10).contains(number) {
             bytes.append(UInt8(ascii: "0") + UInt8(number))
         } else {
@@ -149,7 +149,7 @@ package struct OutcomeWriter: Sendable {
         }
     }
 
-    /// In quotes, or `null`.
+    /// Appends a string in quotes, or `null`.
     private func append(_ text: String?, to bytes: inout [UInt8]) {
         guard let text else { return put("null", to: &bytes) }
         let isPlain = text.utf8.allSatisfy {

@@ -1,24 +1,24 @@
 package import JSON
 package import PushCore
 
-/// An event that asks for a push. It is known by (app, source, id): the same event twice is one
+/// An event that requests a push. Its identity is (app, source, id): the same event twice is one
 /// push.
 package struct PushEvent: Sendable, Equatable {
     package var app: String
     package var source: String
     package var eventID: String
     package var request: PushRequest
-    /// The request as it came, for the push's record.
+    /// The unchanged request, for the push's record.
     package var object: JSONObject
 
-    /// The push that the event becomes.
+    /// Returns the id of the push that the event becomes.
     package func pushID(digest: Digest) -> String {
         PushIdentity.pushID(app: app, source: source, eventID: eventID, digest: digest)
     }
 }
 
 extension PushEvent {
-    /// The largest value that is looked at; brokers refuse more than 1 MiB by default.
+    /// The limit of values that are parsed; brokers reject more than 1 MiB by default.
     private static let maximumBytes = 4 * 1024 * 1024
 
     /// Reads a record of `push.requests` or `PUSH_RC`: a plain JSON object, or a CloudEvent 1.0 in
@@ -47,7 +47,7 @@ extension PushEvent {
         }
         var (source, id) = (event.source ?? request.source ?? "", event.id ?? request.id)
         if id == nil {
-            // Where the record stands is the one thing that a redelivery shares with it.
+            // Only the record's position is the same in a redelivery.
             source = record.topic
             id = "\(record.topic)/\(record.partition)/\(record.offset)"
         }
@@ -60,8 +60,8 @@ extension PushEvent {
         )
     }
 
-    /// The record that asks for a push: what Registration's outbox and `carillon push send` write.
-    /// The object gets the `id`, `source` and `app` it is known by, and the event's id is the key.
+    /// Returns the record that requests a push, as Registration's outbox and `carillon push send` write it. The
+    /// object gets its identity, `id`, `source` and `app`, and the event's id is the key.
     package static func encode(
         _ object: JSONObject,
         app: String,

@@ -1,9 +1,9 @@
-// PushEvents says what travels through Kafka: the names of the topics, the key of each record, and
-// the codec of each event. It knows records as values and no client library: the services carry
-// them.
+// PushEvents defines the Kafka records: the names of the topics, the key of each record, and the
+// codec of each event. It treats records as values and uses no client library: the services produce
+// and consume them.
 //
-// A record that cannot be read is never an obstacle: reading it gives a `DeadLetterReason`, and the
-// record goes to `push.dead-letters` as it came.
+// A record that cannot be read is never an obstacle: decoding throws a `DeadLetterReason`, and the
+// unchanged record goes to `push.dead-letters`.
 
 package import PushCore
 

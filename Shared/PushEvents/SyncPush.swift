@@ -1,7 +1,7 @@
 import JSON
 package import PushCore
 
-/// The silent push that tells devices of a dataset's new count, in the shapes that Cognito's clients
+/// The silent push that notifies devices of a dataset's new count, in the shapes that Cognito's clients
 /// read (compat sheet, section 6): five keys, all strings; at the top of FCM's data, under `data` beside
 /// `aps` on APNs, as a raw body on Windows.
 package struct SyncPush: Sendable, Equatable {
@@ -11,12 +11,12 @@ package struct SyncPush: Sendable, Equatable {
     package var dataset: String
     package var syncCount: Int
     package var installations: [String]
-    /// For devices that name no topic of their own.
+    /// The topic for devices that name none of their own.
     package var apnsTopic: String?
-    /// When the bulk publish began that it is part of.
+    /// The start of the bulk publish that it is part of.
     package var bulkStartedAt: Instant?
 
-    /// Devices that one push request may name; more are told by several.
+    /// The maximum of devices in one push request; more get several.
     private static let devicesAtOnce = 1000
     /// A device that was off for longer synchronizes when its app starts.
     private static let lifetimeSeconds = 86_400
@@ -41,7 +41,7 @@ package struct SyncPush: Sendable, Equatable {
         self.bulkStartedAt = bulkStartedAt
     }
 
-    /// The records of `push.requests` that send it: one, but for very many devices.
+    /// Returns the records of `push.requests` that send it: usually one, several for very many devices.
     package func records(
         at now: Instant,
         _ topics: KafkaTopics,

@@ -2,17 +2,17 @@ internal import HTTPTransport
 internal import Observability
 internal import PushCore
 
-/// One OAuth access token, fetched when it is first wanted, ahead of its end, and by one call at a
-/// time whoever waits. Confined to one loop.
+/// One OAuth access token, fetched when it is first needed, and again before it expires, by a
+/// single call for all waiters. Confined to one loop.
 final class AccessTokenSource {
     private let slot: ConnectionSlot
     private let makeRequest: () throws -> HTTPRequest
     private let provider: Platform
     private let clock: DatabaseClock
     private let log: Log
-    private var rule = AccessTokenRule()
+    private var rule = AccessTokenPolicy()
     private var waiting: [(Result<String, TokenRefusal>) -> Void] = []
-    /// How many were fetched, for tests.
+    /// The number of fetches, for tests.
     private(set) var fetches = 0
 
     init(
@@ -29,8 +29,8 @@ final class AccessTokenSource {
         self.makeRequest = makeRequest
     }
 
-    /// `body` runs now where there is a token, else when it has come or was refused. Those who wait
-    /// are as many as their clients have in flight.
+    /// Runs `body` now if there is a token, else when it has come or was refused. The waiters are
+    /// bounded by the deliveries that their clients have in flight.
     func withToken(_ body: @escaping (Result<String, TokenRefusal>) -> Void) {
         switch rule.decision(at: clock.now().milliseconds) {
         case .use(let token): body(.success(token))
@@ -67,7 +67,7 @@ final class AccessTokenSource {
             switch result {
             case .success(let response): finish(AccessTokenGrant.read(response, at: clock.now()))
             case .failure(let error):
-                // Sent or not: a peer may allow no stream, or no byte of a body.
+                // The request may never have been sent: a peer may allow no stream, or no byte of a body.
                 if error.kind == .timeout {
                     slot.replace(
                         generation,
@@ -98,7 +98,7 @@ final class AccessTokenSource {
     }
 }
 
-/// An `application/x-www-form-urlencoded` body.
+/// Encodes an `application/x-www-form-urlencoded` body.
 func formBody(_ fields: [(String, String)]) -> [UInt8] {
     var bytes: [UInt8] = []
     for (name, value) in fields {

@@ -1,38 +1,38 @@
 internal import HTTPTransport
 
-/// The connections that several clients share: who may use one more, and whose turn it is when one
-/// is free. No client gets all (`FairShare`), so that one whose provider does not answer it leaves
-/// room for the others; those who wait take turns. Confined to one loop.
+/// The connections that several clients share: limits each client, and takes turns among waiting
+/// ones. No client gets all (`FairShare`), so that one whose provider does not answer leaves room
+/// for the others. Confined to one loop.
 final class ConnectionShare {
     private let total: Int
     private var inUse = 0
-    /// Those who found none, and may still have deliveries that wait.
-    private var waiting: [DeliveryQueue] = []
+    /// The clients that got no connection, and may still have waiting deliveries.
+    private var waiting: [NotificationQueue] = []
     private var turn = 0
     private var isServing = false
 
     /// - Parameter total: 1 or more.
     init(_ total: Int) { self.total = max(1, total) }
 
-    /// Takes a connection for a client that uses so many.
+    /// Takes a connection for a client that already uses this many.
     func take(using count: Int) -> Bool {
         guard FairShare.admits(holding: count, free: total - inUse) else { return false }
         inUse += 1
         return true
     }
 
-    func wait(_ queue: DeliveryQueue) {
+    func wait(_ queue: NotificationQueue) {
         guard !waiting.contains(where: { $0 === queue }) else { return }
         waiting.append(queue)
     }
 
-    /// One that was taken is free.
+    /// Returns a connection.
     func giveBack() {
         inUse -= 1
         serve()
     }
 
-    /// A loop instead of recursion: what is started may end at once.
+    /// Serves waiting clients. A loop instead of recursion: a started delivery may end at once.
     private func serve() {
         guard !isServing else { return }
         isServing = true

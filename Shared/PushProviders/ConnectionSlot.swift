@@ -1,18 +1,18 @@
 internal import HTTPTransport
 internal import Observability
 
-/// Holds the HTTP client in use, and takes a new one where its connections have gone bad: what is
-/// running on the old one ends there. Confined to one loop.
+/// The current HTTP client, replaced by a new one if its connections fail: requests on the old one
+/// end there. Confined to one loop.
 final class ConnectionSlot {
     private let configuration: HTTPTransportConfiguration
     private let loop: HTTPClient.Loop
     private let log: Log
     private var replacedAt: ContinuousClock.Instant?
     private(set) var client: HTTPClient
-    /// Counts the clients, so that many answers of one connection replace it once.
+    /// The number of the client, so that many answers of one connection replace it only once.
     private(set) var generation = 0
 
-    /// Providers take connections that come and go rapidly for an attack.
+    /// The minimum time between replacements: providers treat connections that come and go rapidly as an attack.
     private static let minimumInterval = Duration.seconds(1)
 
     init(
@@ -26,10 +26,11 @@ final class ConnectionSlot {
         client = try HTTPClient(configuration, on: loop, log: log)
     }
 
-    /// Replaces the client of this generation, unless somebody has, or only just has.
+    /// Replaces the client of this generation, unless it was replaced already, or the last replacement was too
+    /// recent.
     ///
     /// - Parameters:
-    ///   - generation: That of the client which the bad answer came from.
+    ///   - generation: The generation of the client with the bad answer.
     ///   - reason: For the log.
     func replace(_ generation: Int, because reason: String) {
         guard generation == self.generation else { return }

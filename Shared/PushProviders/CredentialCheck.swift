@@ -1,8 +1,8 @@
 package import JSON
 package import PushCore
 
-/// Whether a provider takes a credential, and in which words it says so.
-package struct CredentialVerdict: Equatable, Sendable {
+/// The result of a credential's check: whether the provider accepts it, with its message.
+package struct CredentialCheckResult: Equatable, Sendable {
     package var isTaken: Bool
     package var detail: String
 
@@ -12,24 +12,24 @@ package struct CredentialVerdict: Equatable, Sendable {
     }
 }
 
-extension ProviderDirectory {
-    /// Asks a credential's provider whether it takes it, as far as that rings nobody: FCM and WNS for
-    /// an access token; APNs, which has no such question, in both environments for a silent message
-    /// to a device token of zeros, after the provider token and the topic were judged. MPNS cannot be
-    /// asked; its certificate is read. On the loop.
+extension ProviderClients {
+    /// Checks a credential with its provider, without a push to any device: FCM and WNS are asked for
+    /// an access token; APNs, which has no such request, in both environments for a silent message to
+    /// a device token of zeros, which it rejects only after the provider token and the topic. MPNS
+    /// offers no check; its certificate is parsed. On the loop.
     ///
     /// - Parameters:
-    ///   - app: Whose it is.
-    ///   - platform: Whose provider's.
+    ///   - app: The app.
+    ///   - platform: The provider.
     ///   - name: APNs: its topic.
     ///   - secret: The opened credential.
-    /// - Returns: What it said; of APNs, in which environments.
+    /// - Returns: The result; for APNs with the environments.
     package func check(
         app: String,
         _ platform: Platform,
         name: String,
         secret: JSONObject
-    ) async -> CredentialVerdict {
+    ) async -> CredentialCheckResult {
         do {
             switch platform {
             case .apns: return try await checkAPNs(app: app, name: name, secret)
@@ -37,29 +37,32 @@ extension ProviderDirectory {
             case .wns: return await Self.check(try makeWNSTokens(secret))
             case .mpns:
                 _ = try MPNSCredential(secret: secret)
-                return CredentialVerdict(isTaken: true, detail: "can be read; nobody was asked")
+                return CredentialCheckResult(
+                    isTaken: true,
+                    detail: "can be read; no provider was asked"
+                )
             }
         } catch {
-            return CredentialVerdict(isTaken: false, detail: "\(error)")
+            return CredentialCheckResult(isTaken: false, detail: "\(error)")
         }
     }
 
-    private static func check(_ tokens: AccessTokenSource) async -> CredentialVerdict {
+    private static func check(_ tokens: AccessTokenSource) async -> CredentialCheckResult {
         let result = await withCheckedContinuation { answer in
             tokens.withToken { answer.resume(returning: $0) }
         }
         return switch result {
-        case .success: CredentialVerdict(isTaken: true, detail: "an access token was given")
-        case .failure(let refusal): CredentialVerdict(isTaken: false, detail: refusal.reason)
+        case .success: CredentialCheckResult(isTaken: true, detail: "an access token was given")
+        case .failure(let refusal): CredentialCheckResult(isTaken: false, detail: refusal.reason)
         }
     }
 
-    /// A certificate, and a newer key, may be for one environment alone.
+    /// Checks both environments: a certificate, and a newer key, may be for only one.
     private func checkAPNs(
         app: String,
         name: String,
         _ secret: JSONObject
-    ) async throws -> CredentialVerdict {
+    ) async throws -> CredentialCheckResult {
         var taking: [String] = []
         var refusing: [String] = []
         for environment in [PushEnvironment.production, .sandbox] {
@@ -77,7 +80,7 @@ extension ProviderDirectory {
                 refusing.append("\(environment.rawValue): \(reason)")
             }
         }
-        return CredentialVerdict(
+        return CredentialCheckResult(
             isTaken: !taking.isEmpty,
             detail: (taking.isEmpty ? refusing : [taking.joined(separator: ", ")] + refusing)
                 .joined(separator: "; ")
@@ -87,7 +90,7 @@ extension ProviderDirectory {
     private static func isTaken(_ answer: ProviderAnswer) -> Bool {
         switch answer.outcome {
         case .accepted, .unregistered: true
-        // There is no such device: who sends, and under which topic, was in order.
+        // The device does not exist, but the credential and the topic were accepted.
         case .rejected: answer.reason == "BadDeviceToken"
         case .mismatched, .misconfigured, .unavailable, .throttled, .noAnswer, .notSent: false
         }
@@ -107,7 +110,7 @@ extension ProviderDirectory {
                 body: Array(#"{"aps":{"content-available":1}}"#.utf8),
                 repeatOverwrites: true
             ),
-            // It is not kept for anybody.
+            // APNs does not store it.
             expiration: 0
         )
     }

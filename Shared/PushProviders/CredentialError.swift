@@ -1,6 +1,6 @@
 internal import JSON
 
-/// Why a credential cannot be used: names the field, never holds its value.
+/// The reason why a credential is invalid: names the field, never contains its value.
 package struct CredentialError: Error, Equatable, Sendable, CustomStringConvertible {
     package let field: String
     package let problem: String
@@ -13,7 +13,7 @@ package struct CredentialError: Error, Equatable, Sendable, CustomStringConverti
     package var description: String { "\(field): \(problem)" }
 }
 
-/// Reads the fields of a credential's secret as it is kept sealed.
+/// A reader of the fields of a credential's secret in its sealed form.
 struct CredentialFields {
     let object: JSONObject
 
@@ -36,7 +36,7 @@ struct CredentialFields {
     }
 }
 
-/// Whether a text can stand in a header or a path as it is.
+/// Whether a string can be used in a header or a path unchanged.
 func isPrintable(_ text: String) -> Bool {
     text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
 }

@@ -1,13 +1,13 @@
 package import JSON
 package import PushCore
 
-/// Fills one device's template with a send's words. Pure.
+/// One device's template, to be filled with the values of a send. Pure.
 package struct DeviceTemplate: Sendable {
     private let body: String
     private let headers: JSONObject
     private let expiry: String?
 
-    /// From what the installation keeps: an object of `body`, `headers` and `expiry`.
+    /// Reads the installation's stored template: an object of `body`, `headers` and `expiry`.
     package init(stored: String) throws(RenderingError) {
         guard let object = (try? JSONValue.parse(Array(stored.utf8)))?.object,
             let body = object["body"]?.string
@@ -17,19 +17,19 @@ package struct DeviceTemplate: Sendable {
         expiry = object["expiry"]?.string
     }
 
-    /// The message for one platform, as a push that names it natively would bring it.
+    /// Returns the message for one platform, in the form of a native push.
     package func native(
         for platform: Platform,
-        _ properties: TextMap<String>,
+        _ properties: ExactStringMap<String>,
         now: Instant
     ) throws(RenderingError) -> PushRequest.NativePayloads {
-        // Headers and the expiry may be expressions, as the body's texts are.
+        // Headers and the expiry may be expressions, like the strings of the body.
         var room = HubExpression.maximumBytes
         func filled(_ text: String) -> String {
             HubExpression(text)?.text(properties, room: &room) ?? text
         }
         let expiry = expiry.map(filled)
-        // Earlier versions kept a time as it came: without a zone it is meant in UTC.
+        // Earlier versions stored a time unchanged: without a zone it is in UTC.
         let expiresAt = expiry.flatMap { Instant(iso8601: $0) ?? Instant(iso8601: $0 + "Z") }
         if let expiresAt, expiresAt <= now {
             throw .expiredTemplate
@@ -37,7 +37,7 @@ package struct DeviceTemplate: Sendable {
         var headers = headers
         for (name, value) in headers { headers[name] = value.string.map { .string(filled($0)) } }
         guard room >= 0 else { throw Self.tooLarge }
-        // Now or never.
+        // Send now or never.
         if platform == .apns, expiry == "0", headers["apns-expiration"] == nil {
             headers["apns-expiration"] = "0"
         }
@@ -79,7 +79,7 @@ package struct DeviceTemplate: Sendable {
         return headers.removeValue(forKey: key)?.string
     }
 
-    private func json(_ properties: TextMap<String>) throws(RenderingError) -> JSONObject {
+    private func json(_ properties: ExactStringMap<String>) throws(RenderingError) -> JSONObject {
         guard let value = try? JSONValue.parse(Array(body.utf8)), value.object != nil else {
             throw .invalid(field: "the device's template", problem: "must be a JSON object")
         }
@@ -94,8 +94,8 @@ package struct DeviceTemplate: Sendable {
         problem: "becomes too large for any push service"
     )
 
-    /// XML, JSON, or one expression that is the whole body.
-    private func text(_ properties: TextMap<String>) throws(RenderingError) -> String {
+    /// Fills XML, JSON, or one expression that is the whole body.
+    private func text(_ properties: ExactStringMap<String>) throws(RenderingError) -> String {
         if body.unicodeScalars.first(where: { !$0.properties.isWhitespace }) == "<" {
             guard let filled = HubExpression.fill(xml: body, properties) else {
                 throw .invalid(
@@ -116,7 +116,7 @@ package struct DeviceTemplate: Sendable {
     }
 }
 
-/// What stands in a string value of a template, where the whole value is an expression.
+/// A string value of a template that is an expression as a whole.
 struct HubExpression: Equatable {
     enum Part: Equatable {
         case literal(String)
@@ -134,7 +134,7 @@ struct HubExpression: Equatable {
     private var parts: [Part]
     private var isJoined: Bool
 
-    /// - Returns: `nil` for a text that is none.
+    /// - Returns: `nil` if the string is not an expression.
     init?(_ text: String) {
         var reader = ExpressionReader(text)
         guard let (parts, isJoined) = reader.whole() else { return nil }
@@ -142,11 +142,11 @@ struct HubExpression: Equatable {
         self.isJoined = isJoined
     }
 
-    /// Bytes that the words may come to in one template: no push service takes more.
+    /// The limit of all inserted values of one template in bytes: no push service accepts more.
     static let maximumBytes = 16 * 1024
 
-    /// Ends early where there is no room left, which `room` then says by being negative.
-    func text(_ properties: TextMap<String>, room: inout Int) -> String {
+    /// Returns the filled string. Stops early if no room is left, when `room` is negative.
+    func text(_ properties: ExactStringMap<String>, room: inout Int) -> String {
         var result = ""
         for part in parts where room >= 0 {
             let text =
@@ -160,8 +160,8 @@ struct HubExpression: Equatable {
         return result
     }
 
-    /// As it stands in a JSON template: a bare number where it says so and is one.
-    private func value(_ properties: TextMap<String>, room: inout Int) -> JSONValue {
+    /// Returns the value in a JSON template: a bare number if the expression says so and it is one.
+    private func value(_ properties: ExactStringMap<String>, room: inout Int) -> JSONValue {
         if !isJoined, parts.count == 1, case .property(let name, .number) = parts[0],
             let text = properties[name], Self.isNumber(text)
         {
@@ -171,7 +171,7 @@ struct HubExpression: Equatable {
         return .string(text(properties, room: &room))
     }
 
-    /// As JSON writes it, without a sign.
+    /// Whether it is a number in JSON's form, without a sign.
     private static func isNumber(_ text: String) -> Bool {
         guard let first = text.utf8.first, (48...57).contains(first),
             let value = try? JSONValue.parse(Array(text.utf8))
@@ -184,10 +184,10 @@ struct HubExpression: Equatable {
 
     // MARK: Templates
 
-    /// A JSON template, filled: only its string values carry expressions.
+    /// Fills a JSON template: only its string values are expressions.
     ///
-    /// - Returns: `nil` where the words come to more than `maximumBytes`.
-    static func fill(_ value: JSONValue, _ properties: TextMap<String>) -> JSONValue? {
+    /// - Returns: `nil` if the values exceed `maximumBytes`.
+    static func fill(_ value: JSONValue, _ properties: ExactStringMap<String>) -> JSONValue? {
         var room = maximumBytes
         let filled = fill(value, properties, room: &room)
         guard room >= 0 else { return nil }
@@ -196,7 +196,7 @@ struct HubExpression: Equatable {
 
     private static func fill(
         _ value: JSONValue,
-        _ properties: TextMap<String>,
+        _ properties: ExactStringMap<String>,
         room: inout Int
     ) -> JSONValue {
         guard room >= 0 else { return value }
@@ -214,11 +214,11 @@ struct HubExpression: Equatable {
         }
     }
 
-    /// An XML template, filled: its elements' texts and its attributes carry expressions.
+    /// Fills an XML template: the text of its elements and its attributes are expressions.
     ///
-    /// - Returns: `nil` for what is no XML, or declares a document type, and where the words come
-    ///   to more than `maximumBytes`.
-    static func fill(xml: String, _ properties: TextMap<String>) -> String? {
+    /// - Returns: `nil` if it is not XML, or declares a document type, or if the values exceed
+    ///   `maximumBytes`.
+    static func fill(xml: String, _ properties: ExactStringMap<String>) -> String? {
         var room = maximumBytes
         var result = ""
         var rest = xml[...]
@@ -250,10 +250,10 @@ struct HubExpression: Equatable {
         return result + rest
     }
 
-    /// A run of character data; the blanks around it stay.
+    /// Fills a run of character data; the blanks around it stay.
     private static func filled(
         run: Substring,
-        _ properties: TextMap<String>,
+        _ properties: ExactStringMap<String>,
         room: inout Int
     ) -> String {
         let inner = run.drop { $0.isWhitespace }
@@ -266,10 +266,10 @@ struct HubExpression: Equatable {
         return head + filled + inner[inner.index(after: last)...]
     }
 
-    /// A tag with its attributes' values filled, and where the text goes on.
+    /// Fills the attributes of a tag, and returns it with the position after it.
     private static func filled(
         tag: Substring,
-        _ properties: TextMap<String>,
+        _ properties: ExactStringMap<String>,
         room: inout Int
     ) -> (String, Substring.Index)? {
         var result = ""
@@ -318,7 +318,7 @@ extension HubExpression.Form {
         case .plain, .number: return value
         case .first(let count): return String(value.prefix(count))
         case .clipped(let count):
-            // Only so far as is asked for: a template may clip one long word many times.
+            // Looks only as far as requested: a template may clip one long value many times.
             let end = value.index(value.startIndex, offsetBy: count, limitedBy: value.endIndex)
             guard let end, end < value.endIndex else { return value }
             let dots = String(repeating: ".", count: min(3, count))
@@ -339,7 +339,7 @@ extension HubExpression.Form {
     }
 }
 
-/// Reads an expression from its first character to its last.
+/// A reader of an expression from its first character to its last.
 private struct ExpressionReader {
     private let characters: [Character]
     private var index = 0

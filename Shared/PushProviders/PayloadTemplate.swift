@@ -1,12 +1,12 @@
 package import JSON
 package import PushCore
 
-/// What a platform's renderer made of a push, before its marks are found and its size is judged.
+/// The output of a platform's renderer for a push, before its marks are located and its size is checked.
 struct PayloadDraft {
-    /// As the platform counts a payload.
+    /// The way in which the platform measures a payload.
     enum Measure {
         case bytes
-        /// FCM counts names and texts, and those as they are before JSON escapes them.
+        /// FCM counts names and strings, before JSON escapes them.
         case texts(Int)
     }
 
@@ -15,39 +15,39 @@ struct PayloadDraft {
     var limit: Int
 }
 
-/// A push as all devices of a platform and a language share it, with the places where each puts its
+/// A push that all devices of a platform and a language share, with the positions of each device's
 /// own values.
 ///
-/// Where they are is found in the rendered body itself: a placeholder is rendered as a mark with a
-/// quotation mark in it, and what became of that tells how a value in its place is to be escaped, be
-/// it JSON inside JSON, or JSON inside XML.
+/// The positions are found in the rendered body itself: a placeholder is rendered as a mark with a
+/// quotation mark in it, whose escaped form shows how a value in its place must be escaped, in JSON
+/// inside JSON, or JSON inside XML.
 package struct PayloadTemplate: Sendable {
     private struct Point {
-        /// Into the body.
+        /// Offset into the body.
         var offset: Int
-        var value: Marks.Value
+        var value: PlaceholderMarks.Value
         var escapes: Escapes
     }
 
     private let payload: RenderedPayload
     private let points: [Point]
-    /// Without the devices' values.
+    /// The size without the devices' values.
     private let size: Int
     private let limit: Int
     private let countsTexts: Bool
 
-    /// Whether devices differ in it at all.
+    /// Whether its payload differs by device.
     package var isPersonal: Bool { !points.isEmpty }
-    /// About how many bytes of memory it takes.
+    /// The approximate size in memory.
     package var weightBytes: Int {
         payload.headers.reduce(256 + payload.body.count + points.count * 96) {
             $0 + 32 + $1.name.weightBytes + $1.value.weightBytes
         }
     }
-    /// Whether a second copy takes the place of the first on the device.
+    /// Whether a second copy replaces the first on the device.
     package var repeatOverwrites: Bool { payload.repeatOverwrites }
 
-    init(_ draft: PayloadDraft, _ marks: Marks?) throws(RenderingError) {
+    init(_ draft: PayloadDraft, _ marks: PlaceholderMarks?) throws(RenderingError) {
         limit = draft.limit
         var size: Int
         switch draft.measure {
@@ -78,13 +78,13 @@ package struct PayloadTemplate: Sendable {
         guard size <= limit else { throw .tooLarge(bytes: size, limit: limit) }
     }
 
-    /// The payload of one device.
+    /// Returns the payload of one device.
     ///
     /// - Parameters:
-    ///   - values: Its installation's, by the fields' names; what is not there, `null`, empty,
-    ///   a list or an object becomes the placeholder's fallback.
-    ///   - badge: Its installation's, as this push left it; `nil`: it has none.
-    /// - Returns: What is sent, but for the token.
+    ///   - values: The values of its installation, by the fields' names; absent ones, `null`, empty
+    ///     ones, lists and objects become the placeholder's fallback.
+    ///   - badge: The installation's badge after this push; `nil`: it has none.
+    /// - Returns: The payload, complete except for the token.
     /// - Throws: `tooLarge`: this device cannot be sent this.
     package func payload(
         values: JSONObject? = nil,
@@ -115,11 +115,11 @@ package struct PayloadTemplate: Sendable {
     }
 }
 
-/// How often a text was escaped on its way into a body.
+/// The number of times that a string was escaped in a body.
 struct Escapes: Equatable {
     /// 0...3: JSON inside JSON is twice.
     var json: Int
-    /// XML, around the JSON where there is any.
+    /// Whether XML is around it, outside of any JSON.
     var xml: Bool
 
     func write(_ text: String, into body: inout [UInt8]) {
@@ -132,7 +132,7 @@ struct Escapes: Equatable {
         body.append(contentsOf: (xml ? xmlEscaped(text) : text).utf8)
     }
 
-    /// What a text in this place counts for.
+    /// Returns the size that a string has in this place.
     func size(of text: String, countsTexts: Bool) -> Int {
         var escapes = self
         if countsTexts, json > 0 { escapes.json -= 1 }
@@ -142,12 +142,12 @@ struct Escapes: Equatable {
     }
 }
 
-/// Stands in a push's data for what differs per device, while the push is rendered.
-struct Marks {
+/// The marks in a push's data for values that differ by device, while the push is rendered.
+struct PlaceholderMarks {
     enum Value: Equatable, Sendable {
         case field(PushTemplate.Placeholder)
-        /// A number. A device whose badge nobody keeps has had none before: `change` of nothing. A
-        /// tile of MPNS' shows no more than `highest`.
+        /// A number. A device without a stored badge has had none before: `change` is applied to 0.
+        /// A tile of MPNS' shows no more than `highest`.
         case badge(BadgeChange, highest: Int)
 
         func text(_ values: JSONObject?, _ badge: Int?) -> String {
@@ -166,15 +166,15 @@ struct Marks {
         }
     }
 
-    /// Of the private use area, and nowhere in the data: three bytes in UTF-8.
+    /// A character of the private use area that is not in the data: three bytes in UTF-8.
     private let scalar: Unicode.Scalar
     private var values: [Value] = []
 
-    /// The push's data with marks in it, and what they stand for; `nil` where there are none.
+    /// Marks the push's data, and returns it with the meaning of the marks; `nil` if there are none.
     static func mark(
         _ request: PushRequest,
         for platform: Platform
-    ) throws(RenderingError) -> (JSONObject, Marks)? {
+    ) throws(RenderingError) -> (JSONObject, PlaceholderMarks)? {
         let badgeChange = request.badgeChange(for: platform)
         guard let data = request.data, !request.templateFields.isEmpty || badgeChange != nil else {
             return nil
@@ -182,7 +182,7 @@ struct Marks {
         guard let scalar = freeScalar(data) else {
             throw .invalid(field: "data", problem: "holds every character of the private use area")
         }
-        var marks = Marks(scalar: scalar)
+        var marks = PlaceholderMarks(scalar: scalar)
         var marked = PushTemplate.replacing(data) { marks.add(.field($0)) }
         if let badgeChange {
             let highest = platform == .mpns ? MPNSRequest.highestCount : .max
@@ -191,7 +191,7 @@ struct Marks {
         return (marked, marks)
     }
 
-    /// Wherever `data` says so: of the platforms' own objects the renderer takes the right one.
+    /// Marks the badge in all of `data`: the renderer takes the right one of the platforms' own objects.
     private mutating func markBadge(_ value: Value, in data: inout JSONObject) {
         let mark = JSONValue.number(add(value, isQuoted: false))
         for name in ["ios", "android", "fcm", "wp"] {
@@ -201,7 +201,7 @@ struct Marks {
         data = Self.marked(data, mark)
     }
 
-    /// With the mark in the place of its badge, and of that of its `aps`.
+    /// Returns the object with the mark in place of its badge, and of that in its `aps`.
     private static func marked(_ object: JSONObject, _ mark: JSONValue) -> JSONObject {
         var object = object
         if let badge = object["badge"], BadgeChange(badge) != nil { object["badge"] = mark }
@@ -237,7 +237,7 @@ struct Marks {
         return text(index, isQuoted: isQuoted)
     }
 
-    /// A number's mark has no quotation mark: it is escaped nowhere.
+    /// Returns the mark. A number's has no quotation mark: it is escaped nowhere.
     private func text(_ index: Int, isQuoted: Bool) -> String {
         "\(scalar)\(isQuoted ? "\"" : "")\(index)\(scalar)"
     }
@@ -248,9 +248,9 @@ struct Marks {
             var at: Int
             var value: Value
             var escapes: Escapes
-            /// Itself, before it was escaped.
+            /// The mark itself, before it was escaped.
             var text: String
-            /// Offset and length in the body with marks.
+            /// Its range in the body with marks.
             var was: Range<Int>
         }
 
@@ -262,7 +262,7 @@ struct Marks {
         }
     }
 
-    /// Takes the marks out of a body.
+    /// Removes the marks from a body, and returns their positions.
     func search(_ body: [UInt8]) -> Found {
         let edge = Array(String(scalar).utf8)
         var found = Found()

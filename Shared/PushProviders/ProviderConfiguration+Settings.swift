@@ -18,56 +18,56 @@ extension ProviderConfiguration {
         static let apnsProductionURL = origin(
             "APNS_PRODUCTION_URL",
             usual.apnsProductionURL,
-            "where APNs is; another origin for simulators"
+            "origin of APNs; another one for simulators"
         )
         static let apnsSandboxURL = origin(
             "APNS_SANDBOX_URL",
             usual.apnsSandboxURL,
-            "where APNs' sandbox is"
+            "origin of APNs' sandbox"
         )
-        static let fcmURL = origin("FCM_URL", usual.fcmURL, "where FCM is")
+        static let fcmURL = origin("FCM_URL", usual.fcmURL, "origin of FCM")
         static let wnsLiveTokenURL = origin(
             "WNS_LIVE_TOKEN_URL",
             usual.wnsLiveTokenURL,
-            "where WNS' access tokens come from without a tenant"
+            "origin of WNS' access tokens without a tenant"
         )
         static let wnsEntraTokenURL = origin(
             "WNS_ENTRA_TOKEN_URL",
             usual.wnsEntraTokenURL,
-            "where they come from with a tenant"
+            "origin of WNS' access tokens with a tenant"
         )
         static let fcmTokenHosts = Setting<[String]>(
             "FCM_TOKEN_HOSTS",
             takes: hosts,
             default: usual.fcmTokenHosts,
-            "where a service account's token_uri may lead"
+            "hosts that a service account's token_uri may name"
         )
         static let wnsChannelHosts = Setting<[String]>(
             "WNS_CHANNEL_HOSTS",
             takes: hosts,
             default: usual.wnsChannelHosts,
-            "where a device's channel URI may lead"
+            "hosts that a device's channel URI may name"
         )
         static let mpnsChannelHosts = Setting<[String]>(
             "MPNS_CHANNEL_HOSTS",
             takes: hosts,
             default: usual.mpnsChannelHosts,
-            "the same for Windows Phone's channels"
+            "hosts that a Windows Phone's channel URI may name"
         )
         static let caFile = Setting<String>.file(
             "PROVIDER_CA_FILE",
             takes: "the path of a PEM file",
-            "certificates that are trusted at providers and at issuers of tokens, beside the system's"
+            "CA certificates for providers and token issuers, in addition to the system's"
         )
         static let proxy = Setting<String>(
             "HTTPS_PROXY",
             takes: "a proxy's URL",
-            "the proxy through which the providers are called"
+            "proxy for calls to providers"
         )
         static let noProxy = Setting<String>(
             "NO_PROXY",
             takes: "hosts, comma-separated",
-            "those that are called without it"
+            "hosts that are called without the proxy"
         )
 
         package static let all: [SettingEntry] = [

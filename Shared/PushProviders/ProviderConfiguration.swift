@@ -1,9 +1,9 @@
 internal import HTTPTransport
 package import Observability
 
-/// Where the providers are, and how they are reached.
+/// The addresses of the providers, and the connection settings.
 package struct ProviderConfiguration: Sendable {
-    /// A setting that cannot be used.
+    /// An invalid setting.
     package struct InvalidSetting: Error, Equatable, Sendable, CustomStringConvertible {
         package let variable: String
         package let problem: String
@@ -18,9 +18,9 @@ package struct ProviderConfiguration: Sendable {
     package var fcmURL = "https://fcm.googleapis.com"
     package var wnsLiveTokenURL = "https://login.live.com"
     package var wnsEntraTokenURL = "https://login.microsoftonline.com"
-    /// `FCM_TOKEN_HOSTS`: hosts that a service account's `token_uri` may name.
+    /// `FCM_TOKEN_HOSTS`: the hosts that a service account's `token_uri` may name.
     package var fcmTokenHosts = ["oauth2.googleapis.com"]
-    /// `WNS_CHANNEL_HOSTS`: where channel URIs may lead; see `HostPolicy`.
+    /// `WNS_CHANNEL_HOSTS`: the allowed hosts of channel URIs; see `HostPolicy`.
     package var wnsChannelHosts = [".notify.windows.com"]
     /// `MPNS_CHANNEL_HOSTS`: likewise; MPNS' unauthenticated channels are plain http on port 80.
     package var mpnsChannelHosts = [".notify.live.net"]
@@ -29,18 +29,19 @@ package struct ProviderConfiguration: Sendable {
     /// `HTTPS_PROXY`, `NO_PROXY`.
     package var proxy: String?
     package var noProxy: String?
-    /// From hand-over to answer. FCM asks for at least 10 s; longer holds more in flight while a
-    /// provider is silent.
+    /// The time from hand-over to answer. FCM asks for at least 10 s; a longer one keeps more
+    /// deliveries in flight while a provider does not answer.
     package var requestTimeout: Duration = .seconds(20)
     package var connectTimeout: Duration = .seconds(10)
-    /// Hears how long requests for single devices wait for a stream of APNs or FCM.
+    /// The metric of how long requests for single devices wait for a stream of APNs or FCM.
     package var streamWaits: Histogram?
-    /// HTTP/2 connections of one APNs credential, and to FCM, at most. Each carries as many
-    /// requests at once as the provider admits, 1000 at most.
+    /// The maximum of HTTP/2 connections of one APNs credential, and to FCM. Each carries as many
+    /// concurrent requests as the provider allows, 1000 at most.
     package var http2Connections = 8
-    /// WNS speaks HTTP/1.1: connections of one credential at once. All together have twice as many.
+    /// The connections of one WNS credential, which uses HTTP/1.1. All together have twice as many.
     package var wnsConnections = 64
-    /// MPNS too, which may be gone for good: one app's share of the process is small.
+    /// The connections of one MPNS app, which also uses HTTP/1.1. The service may be gone for good, so its share of
+    /// the process is small.
     package var mpnsConnections = 16
 
     package init() {}
@@ -76,12 +77,12 @@ package struct ProviderConfiguration: Sendable {
         }
     }
 
-    /// The origin without the slash that may end it.
+    /// Returns the origin without a slash at its end.
     static func origin(_ url: String) -> String {
         url.hasSuffix("/") ? String(url.dropLast()) : url
     }
 
-    /// Connections of our own to one origin.
+    /// Returns the configuration of a pool of connections to one origin.
     func pool(
         _ origin: String,
         certificate: HTTPTransportConfiguration.ClientCertificate? = nil,

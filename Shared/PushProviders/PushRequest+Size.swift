@@ -2,22 +2,22 @@ internal import JSON
 package import PushCore
 
 extension PushRequest {
-    /// What is shorter fits everywhere, however it is escaped.
+    /// The size below which a push fits everywhere, however it is escaped.
     private static let smallestInDoubt = 512
-    /// What APNs' form adds to the members that it takes over, a push's id among it.
+    /// The most that APNs' form adds to the members that it copies, including a push's id.
     private static let mostOfForm = 512
-    /// What a number may grow by, as `1e15` does.
+    /// The most that a number may grow, as `1e15` does.
     private static let mostOfNumber = 24
-    /// Of the push's languages, so many are tried: each costs a rendering of all of it.
+    /// The maximum of languages that are tried: each costs a full rendering.
     private static let maximumVariants = 4
 
-    /// Whether it takes a rendering to know that somebody can get it.
+    /// Whether only a rendering can show that some device can get it.
     ///
-    /// What APNs gets is some of the request's members, as JSON again: no text of them is longer there
-    /// than it came, only numbers may be.
+    /// APNs gets some of the request's members, as JSON again: no string is longer there than in the
+    /// request, only numbers may be.
     ///
-    /// - Parameter bytes: How long the request is as JSON.
-    /// - Returns: `false` where some device can.
+    /// - Parameter bytes: The length of the request as JSON.
+    /// - Returns: `false` if some device can get it.
     package func isOfDoubtfulSize(bytes: Int) -> Bool {
         guard bytes >= Self.smallestInDoubt, deviceTemplate == nil else { return false }
         guard data != nil || native.apns != nil, isFor(.apns) else { return true }
@@ -28,14 +28,14 @@ extension PushRequest {
         return most > APNsRequest.maximumPayloadBytes
     }
 
-    /// That the content is too large for every platform of the request; `nil` where devices of one of
-    /// them may get it in one of its languages. Where a platform gets nothing of it anyway, its limit
-    /// does not count. What each device holds itself, or adds to it, is not known here.
+    /// Returns an error if the content is too large for every platform of the request; `nil` if
+    /// devices of one of them may get it in one of its languages. A platform that gets no content
+    /// anyway is ignored. Values that each device stores or adds itself are not known here.
     ///
-    /// Judged by the code that renders it for the devices, so that nothing is refused that would go.
+    /// Uses the code that renders it for the devices, so that no push is refused that could be sent.
     ///
-    /// - Parameter bytes: How long the request is as JSON.
-    /// - Returns: The size and the limit that it comes closest to.
+    /// - Parameter bytes: The length of the request as JSON.
+    /// - Returns: The size and the limit that are closest.
     package func tooLargeEverywhere(bytes: Int) -> RenderingError? {
         guard isOfDoubtfulSize(bytes: bytes) else { return nil }
         let variants = LocaleVariants(data).locales
@@ -62,7 +62,7 @@ extension PushRequest {
         return nearest?.error
     }
 
-    /// As long as any.
+    /// An id of the length that all have.
     private static let someID = "00000000-0000-8000-8000-000000000000"
 
     private func isFor(_ platform: Platform) -> Bool {
@@ -72,7 +72,7 @@ extension PushRequest {
 }
 
 extension JSONValue {
-    /// How many numbers there are within it.
+    /// The number of numbers within it.
     fileprivate var numbers: Int {
         switch self {
         case .null, .bool, .string: return 0

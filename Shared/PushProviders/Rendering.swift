@@ -1,13 +1,13 @@
 internal import JSON
 package import PushCore
 
-/// Why a push cannot be put into a provider's form. `description` becomes the outcome's reason.
+/// The reason why a push cannot be rendered for a provider. `description` becomes the outcome's reason.
 package enum RenderingError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// The request says nothing for this platform.
+    /// The request has no content for this platform.
     case noContent(Platform)
     case invalid(field: String, problem: String)
     case tooLarge(bytes: Int, limit: Int)
-    /// The device's own template is not to be used any more.
+    /// The device's own template has expired.
     case expiredTemplate
 
     package var description: String {
@@ -25,12 +25,12 @@ extension PayloadTemplate {
     /// Renders a push once for all devices of a platform that share a language.
     ///
     /// - Parameters:
-    ///   - request: What to send; `native` for the platform goes before `data`.
-    ///   - pushID: Names the push to the devices where it brings no collapse id of its own, so that
-    ///     a repeat overwrites (promise 5).
-    ///   - platform: Whose form it gets.
-    ///   - locale: The variant of its texts, as `LocaleVariants` chose it; `nil` for the plain ones.
-    /// - Returns: What all these devices share.
+    ///   - request: The push; `native` for the platform takes precedence over `data`.
+    ///   - pushID: The collapse id if the push has none of its own, so that a repeat overwrites
+    ///     (promise 5).
+    ///   - platform: The platform.
+    ///   - locale: The variant of its texts that `LocaleVariants` chose; `nil` for the plain ones.
+    /// - Returns: The payload that all these devices share.
     /// - Throws: `RenderingError`: none of these devices can be sent this.
     package static func render(
         _ request: PushRequest,
@@ -39,8 +39,8 @@ extension PayloadTemplate {
         locale: String? = nil
     ) throws(RenderingError) -> PayloadTemplate {
         var request = request
-        var marks: Marks?
-        if let (marked, found) = try Marks.mark(request, for: platform) {
+        var marks: PlaceholderMarks?
+        if let (marked, found) = try PlaceholderMarks.mark(request, for: platform) {
             request.data = marked
             marks = found
         }
@@ -69,12 +69,12 @@ struct PlatformData {
     ]
 
     /// - Parameters:
-    ///   - data: As it came.
-    ///   - subObjects: The platform's own, later ones over earlier ones. A `null` in them takes the
-    ///     top-level key away.
-    ///   - locale: The variant of its texts; the others go.
-    ///   - platform: Whose devices they are.
-    /// - Throws: `noContent` where all it holds are texts in other languages.
+    ///   - data: The push's `data`, unchanged.
+    ///   - subObjects: The platform's own, later ones over earlier ones. A `null` in them removes
+    ///     the top-level key.
+    ///   - locale: The variant of its texts; the others are removed.
+    ///   - platform: The devices' platform.
+    /// - Throws: `noContent` if it only has texts in other languages.
     init(
         _ data: JSONObject,
         over subObjects: [String],
@@ -100,8 +100,8 @@ struct PlatformData {
         guard wasEmpty || !fields.isEmpty else { throw .noContent(platform) }
     }
 
-    /// Puts the texts of the language in the place of the plain ones. Of several that fit, the
-    /// closest wins, for each text by itself.
+    /// Replaces the plain texts by those of the language. If several match, the closest is used,
+    /// for each text separately.
     private mutating func speak(_ locale: String?, of languages: LocaleVariants) {
         var chosen: [String: (locale: String, value: JSONValue)] = [:]
         for (key, value) in fields {
@@ -127,7 +127,7 @@ struct PlatformData {
         return text
     }
 
-    /// `1` and `true` are yes.
+    /// Takes a flag: `1` and `true` are true.
     mutating func takeFlag(_ key: String) -> Bool {
         guard let value = take(key) else { return false }
         return value.bool ?? (value.integer == 1)
@@ -138,7 +138,7 @@ struct PlatformData {
     }
 }
 
-/// The `headers` of a `native` payload: text values under names that the platform takes.
+/// Reads the `headers` of a `native` payload: strings under names that the platform accepts.
 func nativeHeaders(
     _ object: JSONObject?,
     field: String,

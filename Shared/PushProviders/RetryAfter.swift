@@ -2,14 +2,14 @@ internal import HTTPTransport
 internal import PushCore
 
 extension HTTPResponse {
-    /// `Retry-After`, in either of its forms; `nil` where there is none or it says nothing.
+    /// Returns `Retry-After`, in either of its forms; `nil` if it is absent or invalid.
     func retryAfter(at now: Instant) -> Duration? {
         header("retry-after").flatMap { parseRetryAfter($0, at: now) }
     }
 }
 
 /// - SeeAlso: RFC 9110, sections 10.2.3 and 5.6.7. Of the three date forms only the one that may
-///   still be sent is taken. At most a day: what asks for more is not believed.
+///   still be sent is accepted. Longer times than a day are cut to it.
 func parseRetryAfter(_ text: String, at now: Instant) -> Duration? {
     let longest: Int64 = 86_400_000
     if !text.isEmpty, text.utf8.allSatisfy({ (48...57).contains($0) }) {

@@ -2,7 +2,7 @@ internal import HTTPTransport
 internal import PushCore
 
 extension ProviderAnswer {
-    /// What it means that a request has no answer at all.
+    /// Classifies a request without an answer.
     init(_ error: HTTPTransportError) {
         switch error.kind {
         case .invalidRequest, .hostRefused:
@@ -20,8 +20,8 @@ extension ProviderAnswer {
 }
 
 extension HTTPTransportError {
-    /// Whether the connection may still stand but leads nowhere, so that its next requests would
-    /// wait for nothing too.
+    /// Whether the connection may still be open but dead, so that its next requests would also get
+    /// no answer.
     var discreditsConnection: Bool {
         !requestWasNotSent && (kind == .timeout || kind == .protocolViolation)
     }

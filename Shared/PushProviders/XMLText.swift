@@ -1,4 +1,4 @@
-/// A text as it stands in an element or an attribute; what XML 1.0 cannot hold at all is replaced.
+/// Escapes a string for an element or an attribute; characters that XML 1.0 does not allow are replaced.
 func xmlEscaped(_ text: String) -> String {
     var result = ""
     for scalar in text.unicodeScalars {

@@ -1,12 +1,12 @@
-/// What a pattern costs, counted while it is read.
+/// The cost of a pattern, counted while it is parsed.
 ///
-/// A step is 10 ns, as of one item tried. Measured beside that: 1 ns for each character that a counted
-/// item passes over before it fails, and 0.85 ns for each member of a class that a character beyond
-/// U+00FF is compared with; below, PCRE2 looks it up.
+/// A step is 10 ns, the time of trying one item. Measured in addition: 1 ns for each character that
+/// a counted item passes over before it fails, and 0.85 ns for each member of a class that a
+/// character beyond U+00FF is compared with; below, PCRE2 looks it up.
 struct PatternCost {
     private static let membersPerStep = 12
     private static let charactersPerStep = 10
-    /// A character that is compared has two bytes or more.
+    /// The least bytes of a compared character.
     private static let bytesPerCharacter = 2
 
     private(set) var foldedCharacters = 0
@@ -28,7 +28,7 @@ struct PatternCost {
         set(1 + members / Self.membersPerStep, at: item)
     }
 
-    /// Counts an item that is there so many times at least: each time may be the one that fails.
+    /// Counts an item with at least so many repeats: each may be the one that fails.
     mutating func count(itemAt item: Int, members: Int, repeats: Int) {
         set(
             repeats * (1 + members * Self.charactersPerStep / Self.membersPerStep)

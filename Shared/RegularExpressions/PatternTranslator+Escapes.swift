@@ -1,7 +1,7 @@
 extension PatternTranslator {
-    /// After a backslash outside of a class.
+    /// Translates the escape after a backslash outside of a class.
     mutating func escape() throws(RegularExpressionError) {
-        guard let scalar = take() else { throw error("a backslash stands at the end") }
+        guard let scalar = take() else { throw error("trailing backslash") }
         switch scalar {
         case "Q":
             while let scalar = take() {
@@ -19,7 +19,7 @@ extension PatternTranslator {
         }
     }
 
-    /// `\d`, `\pN` and their like, alone: whether it was one.
+    /// Writes `\d`, `\pN` and the like outside of a class; returns whether it was one.
     private mutating func writeClassEscape(
         _ scalar: Unicode.Scalar
     ) throws(RegularExpressionError) -> Bool {
@@ -34,7 +34,7 @@ extension PatternTranslator {
         return true
     }
 
-    /// `\pN`, `\p{Greek}`, `\p{^Greek}`.
+    /// Translates `\pN`, `\p{Greek}`, `\p{^Greek}`.
     private mutating func property(isNegated: Bool) throws(RegularExpressionError) {
         var isNegated = isNegated
         var name = ""
@@ -52,7 +52,7 @@ extension PatternTranslator {
         if name == "Any" || Self.categories.contains(name) {
             write("\\\(letter){\(name)}")
         } else {
-            // A script, as RE2 has it: not PCRE2's extensions of scripts, nor its other properties.
+            // A script, as in RE2: not PCRE2's script extensions, nor its other properties.
             guard let first = name.unicodeScalars.first, ("A"..."Z").contains(first),
                 name.utf8.count > 1
             else { throw error("no class of Unicode") }
@@ -67,7 +67,7 @@ extension PatternTranslator {
         "Z", "Zl", "Zp", "Zs",
     ]
 
-    /// The one character that an escape stands for.
+    /// Returns the one character that an escape stands for.
     private mutating func escapedLiteral(
         _ scalar: Unicode.Scalar
     ) throws(RegularExpressionError) -> Unicode.Scalar {
@@ -80,7 +80,7 @@ extension PatternTranslator {
         case "v": return "\u{0B}"
         case "x": return try hexadecimal()
         case "1"..."7":
-            // One digit alone is a reference back.
+            // A single digit is a backreference.
             guard let next = peek(), ("0"..."7").contains(next) else {
                 throw error("a reference back is not RE2's")
             }
@@ -142,8 +142,8 @@ extension PatternTranslator {
 
     // MARK: Classes
 
-    /// After `[`, to its `]`. Ranges that overlap become one, so that what a class costs is bounded by
-    /// what it covers.
+    /// Translates a class after `[`, to its `]`. Overlapping ranges are merged, so that its
+    /// coverage limits the cost of a class.
     mutating func characterClass() throws(RegularExpressionError) {
         let start = output.count
         write(take("^") ? "[^" : "[")
@@ -167,7 +167,7 @@ extension PatternTranslator {
             }
             place += 1
             guard let last = take(), let high = try member(last), low <= high else {
-                throw error("a range of characters is none")
+                throw error("invalid character range")
             }
             ranges.append(low...high)
         }
@@ -198,7 +198,7 @@ extension PatternTranslator {
                 writeLiteral(range.upperBound)
             }
             folded += Int(range.upperBound.value - range.lowerBound.value) + 1
-            // Beyond it they are no bits of a map. The other case is a member of its own.
+            // Beyond it they are not bits of a map. The other case is a member of its own.
             if range.upperBound.value > 0xFF { comparedMembers += mayIgnoreCase ? 2 : 1 }
         }
         cost.count(
@@ -208,12 +208,13 @@ extension PatternTranslator {
         )
     }
 
-    /// The character that a member of a class is; `nil` where it was a class itself, and is written.
+    /// Returns the character that a member of a class is; `nil` if it was a class itself, which is
+    /// written.
     private mutating func member(
         _ scalar: Unicode.Scalar
     ) throws(RegularExpressionError) -> Unicode.Scalar? {
         guard scalar == "\\" else { return scalar }
-        guard let escaped = take() else { throw error("a backslash stands at the end") }
+        guard let escaped = take() else { throw error("trailing backslash") }
         switch escaped {
         case "s": write("\\t\\n\\f\\r ")
         case "S": write("\\S\\x{b}")
@@ -224,7 +225,7 @@ extension PatternTranslator {
         return nil
     }
 
-    /// After `[` within a class: `:alpha:]`.
+    /// Translates a named class after `[` within a class: `:alpha:]`.
     private mutating func namedClass() throws(RegularExpressionError) {
         place += 1
         let isNegated = take("^")

@@ -1,29 +1,29 @@
-/// A pattern as PCRE2 takes it, and what it costs.
+/// A pattern in PCRE2's syntax, and its cost.
 struct TranslatedPattern {
-    /// In UTF-8.
+    /// The pattern as UTF-8.
     let bytes: [UInt8]
     let foldedCharacters: Int
     let stepsPerByte: Int
     let itemCosts: [UInt8]
 }
 
-/// Reads a pattern as RE2 does and writes it in PCRE2's words.
+/// Parses RE2's syntax and writes PCRE2's.
 ///
-/// Only what is taken is written, each piece on purpose: a literal that is no letter or digit comes
-/// out escaped, so no text of the pattern can become a construct that it was not read as.
+/// Only parsed constructs are written, each explicitly: a literal that is not a letter or digit is
+/// escaped, so no part of the pattern can become a construct that it was not parsed as.
 ///
 /// Linear in the pattern, without recursion.
 struct PatternTranslator {
-    /// How many groups may be open at once.
+    /// The most groups that may be open at once.
     static let maximumDepth = 100
-    /// RE2's bound for a counted repetition, also for those within others taken together.
+    /// RE2's limit of a counted repetition, also for the product of nested ones.
     static let maximumRepeat = 1000
 
-    /// Where a group's state is kept while what is in it is read.
+    /// The state of a group while its content is parsed.
     private struct Group {
         /// The greatest product of counts within.
         var repeats = 1
-        /// The same of the item just read, which a count after it multiplies.
+        /// The same for the last item, which a count after it multiplies.
         var lastRepeats = 1
         /// Whether there is an item that may be repeated.
         var hasItem = false
@@ -33,12 +33,12 @@ struct PatternTranslator {
     var place = 0
     private(set) var output: [UInt8] = []
     private var groups = [Group()]
-    /// Whether case may be ignored here: some flag before has said so.
+    /// Whether case may be ignored here, by some earlier flag.
     private(set) var mayIgnoreCase = false
     var cost = PatternCost()
-    /// Where the item just read begins in the output; `nil` of a group.
+    /// The start of the last item in the output; `nil` for a group.
     private var itemStart: Int?
-    /// Of the item just read: how many members are compared one by one.
+    /// The number of members of the last item that are compared one by one.
     var comparedMembers = 0
 
     init(_ pattern: String) {
@@ -133,8 +133,8 @@ struct PatternTranslator {
             guard scalar.isASCII, scalar.isWord else { throw error("a group's name is not a word") }
             name.unicodeScalars.append(scalar)
         }
-        // PCRE2 bounds a name to 32 and wants a letter first: none is ever asked for, so it needs
-        // none, only to be a group.
+        // PCRE2 limits a name to 32 and requires a letter first: names are never read, so the group
+        // needs none.
         guard !name.isEmpty, scalars[place - 1] == ">" else {
             throw error("a group's name is not closed")
         }
@@ -146,7 +146,7 @@ struct PatternTranslator {
 
     private var names: Set<String> = []
 
-    /// `(?flags)` and `(?flags:…)`, with the flags i, m, s and U.
+    /// Translates `(?flags)` and `(?flags:…)`, with the flags i, m, s and U.
     private mutating func openWithFlags() throws(RegularExpressionError) {
         var flags = ""
         var isNegated = false
@@ -167,7 +167,7 @@ struct PatternTranslator {
                 }
                 if flags.prefix(while: { $0 != "-" }).contains("i") { mayIgnoreCase = true }
                 guard scalar == ":" else {
-                    // What follows is the same group.
+                    // The rest belongs to the same group.
                     endItem()
                     group.hasItem = false
                     return write("(?\(flags))")
@@ -240,7 +240,7 @@ struct PatternTranslator {
         }
     }
 
-    /// After `{`: the count, or `nil` where this is none, and the brace a literal.
+    /// Parses a count after `{`; `nil` if it is not one, and the brace is a literal.
     private mutating func counted() throws(RegularExpressionError) -> Count? {
         let start = place
         guard let least = number() else {
@@ -256,7 +256,7 @@ struct PatternTranslator {
         return .between(least, most)
     }
 
-    /// Digits; a number that is too large for any count saturates.
+    /// Parses digits; a number that is too large for any count saturates.
     private mutating func number() -> Int? {
         var value: Int?
         while let digit = peek(), ("0"..."9").contains(digit) {
@@ -286,7 +286,7 @@ struct PatternTranslator {
 
     mutating func write(_ text: String) { output.append(contentsOf: text.utf8) }
 
-    /// Writes a scalar so that it is only itself, within a class and outside.
+    /// Writes a scalar so that it only matches itself, within a class and outside.
     mutating func writeLiteral(_ scalar: Unicode.Scalar) {
         if !scalar.isASCII {
             output.append(contentsOf: UTF8.encode(scalar).map(Array.init) ?? [])

@@ -2,46 +2,45 @@ internal import CPCRE2
 
 /// A pattern in the dialect of RE2, compiled once.
 ///
-/// Authority: PCRE2 matches; this room decides what it is given. A pattern is read by
-/// `PatternTranslator` first, which takes what RE2 has and writes it anew in PCRE2's words, so that
-/// nothing that only PCRE2 knows (look-around, references back, recursion, verbs) ever reaches it,
-/// and what both know means what RE2 says. Whether a text holds a match is asked of a
-/// `RegularExpressionMatcher`, which counts steps. Immutable; nothing to shut down.
+/// Authority: PCRE2 matches; this module decides what it gets. `PatternTranslator` parses a pattern
+/// first: it accepts RE2's syntax and writes it in PCRE2's, so that PCRE2's own constructs
+/// (look-around, backreferences, recursion, verbs) never reach it, and common ones have RE2's
+/// meaning. A `RegularExpressionMatcher`, which counts steps, searches strings. Immutable; nothing
+/// to shut down.
 ///
-/// RE2 itself was measured and not taken: its time is program times text and cannot be interrupted
+/// RE2 itself was measured and rejected: its time is program times text and cannot be interrupted
 /// (`.{1000}` over 64 KB: 460 ms), and a counted class of Unicode's letters takes 8 MB and 28 ms to
 /// compile (`[\\pL\\pN]{1,64}`: 86,000 instructions; 3 µs here).
 package final class RegularExpression: Sendable {
-    /// The longest pattern that is taken, in bytes.
+    /// The longest accepted pattern, in bytes.
     package static let maximumPatternBytes = 4096
 
-    /// How many characters the classes of one pattern may cover where case is ignored: PCRE2 looks
-    /// up the other case of each, at 2 ns a character. 10 ms.
+    /// The most characters that the classes of one pattern may cover if case is ignored: PCRE2
+    /// looks up the other case of each, at 2 ns a character. 10 ms.
     package static let maximumFoldedCharacters = 4_500_000
 
-    /// As it was given.
+    /// The pattern as given.
     package let pattern: String
-    /// How many characters are folded when it is compiled; see `maximumFoldedCharacters`.
+    /// The number of characters that are folded when it is compiled; see `maximumFoldedCharacters`.
     package let foldedCharacters: Int
-    /// The most that one byte of a text costs when the pattern is searched once through it, in steps:
-    /// more than 1 for a large class beyond U+00FF, whose members are compared one by one.
+    /// The highest cost of one byte of a string when the pattern is searched once through it, in
+    /// steps: more than 1 for a large class beyond U+00FF, whose members are compared one by one.
     package let stepsPerByte: Int
-    /// What an item costs beside that, by its place in the translated pattern, as a power of 2; empty
-    /// where none costs more than one step.
+    /// The additional cost of an item, by its place in the translated pattern, as a power of 2;
+    /// empty if each costs at most one step.
     let itemCosts: [UInt8]
     let code: CompiledPattern
 
     /// The memory that it takes, in bytes: a short pattern may repeat a long one many times.
     package var weightBytes: Int { code.weightBytes + itemCosts.count }
 
-    /// Reads and compiles a pattern.
+    /// Parses and compiles a pattern.
     ///
     /// - Parameters:
     ///   - pattern: In RE2's dialect.
-    ///   - isStored: It was accepted before: one that takes too long to compile is none that matches,
-    ///     instead of an error.
-    /// - Throws: `RegularExpressionError` for what RE2 would refuse, and for what is larger than is
-    ///   taken here.
+    ///   - isStored: Whether it was accepted before: one that takes too long to compile then never
+    ///     matches, instead of an error.
+    /// - Throws: `RegularExpressionError` if RE2 would refuse it, or it exceeds our limits.
     package init(
         _ pattern: String,
         isStored: Bool = false
@@ -67,7 +66,7 @@ package final class RegularExpression: Sendable {
     }
 }
 
-/// Why a text is no pattern that we take. Safe to show: it holds nothing of the text.
+/// Why a pattern is not accepted. Safe to show: it contains nothing of the pattern.
 package struct RegularExpressionError: Error, Equatable, Sendable, CustomStringConvertible {
     package let description: String
 
@@ -77,17 +76,17 @@ package struct RegularExpressionError: Error, Equatable, Sendable, CustomStringC
 /// Sole owner of one `pcre2_code`. PCRE2 only reads it after it is compiled, so threads share it.
 @safe
 struct CompiledPattern: ~Copyable, @unchecked Sendable {
-    /// `nil`: it takes too long to compile, and each search takes too long.
+    /// `nil`: it takes too long to compile, and each search ends as too long.
     let pointer: OpaquePointer?
     let weightBytes: Int
 
-    /// One that is not compiled.
+    /// Makes an uncompiled pattern.
     init() {
         unsafe pointer = nil
         weightBytes = 0
     }
 
-    /// Compiles what the translator wrote, with a callout before each item, by which the matcher
+    /// Compiles the translator's output, with a callout before each item, by which the matcher
     /// counts.
     init(_ pattern: [UInt8]) throws(RegularExpressionError) {
         var code: Int32 = 0
@@ -124,7 +123,7 @@ struct CompiledPattern: ~Copyable, @unchecked Sendable {
     }
 }
 
-/// Sole owner of one `pcre2_compile_context`: a line ends with LF alone, as RE2 has it.
+/// Sole owner of one `pcre2_compile_context`: a line ends with LF alone, as in RE2.
 @safe
 private struct CompileContext: ~Copyable {
     let pointer: OpaquePointer

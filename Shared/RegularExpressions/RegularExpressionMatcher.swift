@@ -1,27 +1,28 @@
 internal import CPCRE2
 internal import Glibc
 
-/// What became of a search.
+/// The result of a search.
 package enum SearchResult: Sendable, Equatable {
     case found
     case notFound
-    /// The steps, the depth or the memory it may take came to an end before the search did.
+    /// The limit of steps, depth or memory was reached before the search ended.
     case tookTooLong
 }
 
-/// Looks for patterns in texts within a budget of steps. Confined to its owner.
+/// Searches strings for patterns within a budget of steps. Confined to its owner.
 ///
-/// A step is one item of the pattern tried, or one byte of the text passed over between two of them:
-/// PCRE2 calls us before each item, and we stop it when the budget is spent. An item that takes PCRE2
-/// longer costs more: one that is counted, as it may fail at the last, and a class whose members are
-/// compared one by one, as each byte passed over does where the pattern has such a class. So the bound
-/// is one of time, whatever the pattern backtracks over, and the same on each machine: about 10 ns a
-/// step. PCRE2's own limits and the thread's clock stand behind it.
+/// A step is one item of the pattern tried, or one byte of the string passed over between two of
+/// them: PCRE2 calls us before each item, and we stop it when the budget is spent. An item that
+/// takes PCRE2 longer costs more: a counted one, as it may fail at the last, and a class whose
+/// members are compared one by one, as does each byte passed over if the pattern has such a class.
+/// So the limit is one of time, whatever the pattern backtracks over, and the same on each machine:
+/// about 10 ns a step. PCRE2's own limits and the thread's clock are the fallback.
 @safe
 package final class RegularExpressionMatcher {
-    /// What one search may take: 1 ms.
+    /// The budget of one search: 1 ms.
     package static let stepsPerSearch = 100_000
-    /// Of the thread's processor time, in nanoseconds: behind the steps, for what they miss.
+    /// The limit of the thread's processor time, in nanoseconds: the fallback for what the steps
+    /// miss.
     fileprivate static let maximumNanoseconds = 20_000_000
 
     private let matchData: OpaquePointer
@@ -34,8 +35,8 @@ package final class RegularExpressionMatcher {
         else { fatalError("out of memory") }
         unsafe self.matchData = matchData
         unsafe self.context = context
-        // PCRE2 counts these for each place of the text anew, and in its own units: the count of
-        // steps ends a search before, unless a pattern has found a way around it.
+        // PCRE2 restarts these counts for each place of the string, in its own units: the step
+        // count ends a search earlier, unless a pattern evades it.
         unsafe pcre2_set_match_limit_8(context, 1_000_000)
         unsafe pcre2_set_depth_limit_8(context, 100_000)
         unsafe pcre2_set_heap_limit_8(context, 16 * 1024)
@@ -46,15 +47,15 @@ package final class RegularExpressionMatcher {
         unsafe pcre2_match_context_free_8(context)
     }
 
-    /// Looks for the pattern anywhere in the text, with a budget of its own.
+    /// Searches for the pattern anywhere in the string, with a budget of its own.
     package func search(_ expression: RegularExpression, in text: String) -> SearchResult {
         var steps = Self.stepsPerSearch
         return search(expression, in: text, steps: &steps)
     }
 
-    /// Looks for the pattern anywhere in the text, within a budget that several searches share:
-    /// `steps` is what is left of it. One search takes at most `stepsPerSearch`; with none left the
-    /// answer is `tookTooLong`.
+    /// Searches for the pattern anywhere in the string, within a budget that several searches
+    /// share: `steps` is the rest of it. One search takes at most `stepsPerSearch`; with none left
+    /// the answer is `tookTooLong`.
     package func search(
         _ expression: RegularExpression,
         in text: String,
@@ -86,19 +87,19 @@ package final class RegularExpressionMatcher {
         switch result {
         case 0...: return .found
         case PCRE2_ERROR_NOMATCH: return .notFound
-        // The counter's end, PCRE2's limits, and memory that is not to be had.
+        // The step limit, PCRE2's limits, or lack of memory.
         default: return .tookTooLong
         }
     }
 }
 
-/// What a search may still take, and where it was when it was last counted.
+/// The remaining budget of a search, and its place when it was last counted.
 @safe
 private struct StepCounter {
     var left = 0
     var place = 0
     var stepsPerByte = 1
-    /// Of the pattern, for as long as the search runs.
+    /// The costs of the pattern's items, for the duration of the search.
     var itemCosts = unsafe UnsafeBufferPointer<UInt8>(start: nil, count: 0)
     var calls = 0
     var deadline = 0
@@ -107,8 +108,8 @@ private struct StepCounter {
     ///
     /// - Parameters:
     ///   - item: Its place in the pattern.
-    ///   - place: Where in the text.
-    /// - Returns: Whether the search may go on.
+    ///   - place: The place in the string.
+    /// - Returns: Whether the search may continue.
     mutating func count(item: Int, at place: Int) -> Bool {
         left -= abs(place - self.place) * stepsPerByte
         left -= unsafe item < itemCosts.count ? 1 << Int(itemCosts[item]) : 1
@@ -129,7 +130,7 @@ private struct StepCounter {
     }
 }
 
-/// Called by PCRE2 before each item: 0 goes on, less than 0 ends the search with that error.
+/// Called by PCRE2 before each item: 0 continues, less than 0 ends the search with that error.
 private func countStep(
     _ block: UnsafeMutablePointer<pcre2_callout_block_8>?,
     _ context: UnsafeMutableRawPointer?

@@ -1,5 +1,5 @@
-/// What the conditions of a template came to: a bit each. The first 64 take no memory of their own.
-struct ConditionTruth: Hashable {
+/// The results of a template's conditions: a bit each. The first 64 take no memory of their own.
+struct ConditionResults: Hashable {
     private var first: UInt64 = 0
     private var more: [UInt64]
 
@@ -18,24 +18,24 @@ struct ConditionTruth: Hashable {
     }
 }
 
-/// Answers by what conditions came to, within a weight.
+/// A cache of answers by the results of conditions, limited by weight.
 ///
-/// There are two halves: when the younger has half the weight it becomes the older, and what the older
-/// held and nobody asked for since is gone. An instance may choose what conditions come to, so the
-/// number of answers has no bound but this one.
+/// There are two halves: when the younger has half the weight it becomes the older, and entries of the
+/// older that were not used since are evicted. An instance may choose the results of conditions, so
+/// nothing else limits the number of answers.
 struct AnswerCache<Value> {
-    private var young: [ConditionTruth: (value: Value, weight: Int)] = [:]
-    private var old: [ConditionTruth: (value: Value, weight: Int)] = [:]
+    private var young: [ConditionResults: (value: Value, weight: Int)] = [:]
+    private var old: [ConditionResults: (value: Value, weight: Int)] = [:]
     private(set) var youngWeight = 0
     private(set) var oldWeight = 0
     private let limit: Int
 
     init(limit: Int) { self.limit = limit }
 
-    /// What both halves weigh: at most the limit, or one answer that is larger.
+    /// The weight of both halves: at most the limit, or one answer that is larger.
     var weight: Int { youngWeight + oldWeight }
 
-    subscript(truth: ConditionTruth) -> Value? {
+    subscript(truth: ConditionResults) -> Value? {
         mutating get {
             if let known = young[truth] { return known.value }
             guard let known = old.removeValue(forKey: truth) else { return nil }
@@ -45,7 +45,7 @@ struct AnswerCache<Value> {
         }
     }
 
-    mutating func insert(_ value: Value, for truth: ConditionTruth, weight: Int) {
+    mutating func insert(_ value: Value, for truth: ConditionResults, weight: Int) {
         if youngWeight + weight > limit / 2 {
             old = young
             oldWeight = youngWeight

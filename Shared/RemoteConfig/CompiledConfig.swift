@@ -2,12 +2,12 @@ internal import JSON
 package import PushCore
 internal import RegularExpressions
 
-/// One version of a client template, as app instances ask for it.
+/// One version of a client template, compiled for the fetches of app instances.
 ///
-/// A fetch evaluates the conditions that some parameter uses, and looks up the answer by what they
-/// came to: each such answer is rendered once, and its bytes are shared. What is kept is weighed;
-/// beyond the bound, answers that were not asked for lately go. Confined to its loop; nothing to shut
-/// down.
+/// A fetch evaluates the conditions that some parameter uses, and looks up the answer by their
+/// results: each such answer is rendered once, and its bytes are shared. The cache is limited by
+/// weight; beyond it, answers that were not used lately are evicted. Confined to its loop; nothing to
+/// shut down.
 package final class CompiledConfig {
     package enum FetchState: String, Sendable {
         case update = "UPDATE"
@@ -34,11 +34,11 @@ package final class CompiledConfig {
     private var rendered: AnswerCache<RenderedAnswer>
 
     /// - Parameters:
-    ///   - template: Of namespace `firebase`.
+    ///   - template: A template of namespace `firebase`.
     ///   - app: The app's id, for ETags.
-    ///   - version: Of the template; 1 or more.
+    ///   - version: The template's version; 1 or more.
     ///   - digest: SHA-256.
-    ///   - cacheBytes: What the rendered answers may weigh.
+    ///   - cacheBytes: The limit of rendered answers in memory.
     package init(
         _ template: ConfigTemplate,
         app: String,
@@ -51,12 +51,12 @@ package final class CompiledConfig {
         self.digest = digest
         rendered = AnswerCache(limit: cacheBytes)
         noChange = Self.body(.noChange, version: version, entries: nil)
-        // Of the conditions only those that some parameter uses, in their order.
-        var used = TextSet()
+        // The conditions that some parameter uses, in their order.
+        var used = ExactStringSet()
         for parameter in template.parameters {
             used.formUnion(parameter.conditionalValues.lazy.map(\.condition))
         }
-        var places: TextMap<Int> = [:]
+        var places: ExactStringMap<Int> = [:]
         var conditions: [(name: String, expression: ConfigExpression)] = []
         for (name, expression) in template.conditions where used.contains(name) {
             places[name] = conditions.count
@@ -66,7 +66,7 @@ package final class CompiledConfig {
         parameters = template.parameters.map { Parameter($0, places) }
     }
 
-    /// The answer where nothing is published.
+    /// Returns the answer if nothing is published.
     package static func noTemplate(app: String) -> Answer {
         Answer(
             state: .noTemplate,
@@ -75,25 +75,25 @@ package final class CompiledConfig {
         )
     }
 
-    /// What may be done for a fetch before others have their turn: 0.2 ms. Ordinary templates need less.
+    /// The work for one fetch before other tasks get their turn: 0.2 ms. Ordinary templates need less.
     package static let stepsAtOnce = 20_000
-    /// What may be done in one turn: 1 ms, and a condition may take as long again.
+    /// The work in one turn: 1 ms, and a condition may take as long again.
     package static let stepsPerSlice = 100_000
 
-    /// Begins to evaluate the conditions for one fetch.
+    /// Starts the evaluation of the conditions for one fetch.
     ///
     /// - Parameters:
-    ///   - fetch: What the app instance says.
+    ///   - fetch: The app instance's request.
     ///   - now: The server's clock, which is `dateTime`.
     /// - Returns: An evaluation for `advance`.
     package func evaluation(of fetch: ConfigFetch, now: Instant) -> ConfigEvaluation {
         ConfigEvaluation(
-            ConfigCircumstances(fetch, now: now, digest: digest, matcher: matcher),
-            ConditionTruth(count: conditions.count)
+            EvaluationContext(fetch, now: now, digest: digest, matcher: matcher),
+            ConditionResults(count: conditions.count)
         )
     }
 
-    /// Evaluates conditions until all are, or so many steps are taken.
+    /// Evaluates conditions until all are evaluated, or this many steps are taken.
     ///
     /// - Returns: Whether all are evaluated.
     package func advance(_ evaluation: inout ConfigEvaluation, steps: Int) -> Bool {
@@ -109,7 +109,7 @@ package final class CompiledConfig {
         return true
     }
 
-    /// The answer to one fetch, all at once.
+    /// Returns the answer to one fetch, without interruption.
     package func answer(
         to fetch: ConfigFetch,
         ifNoneMatch: [UInt8]?,
@@ -120,12 +120,12 @@ package final class CompiledConfig {
         return answer(to: evaluation, ifNoneMatch: ifNoneMatch)
     }
 
-    /// The answer to a fetch whose conditions are evaluated.
+    /// Returns the answer to a fetch whose conditions are evaluated.
     ///
     /// - Parameters:
-    ///   - evaluation: Of all conditions.
-    ///   - ifNoneMatch: The header as it came, with or without quotes.
-    /// - Returns: What to send, with status 200 whatever its state.
+    ///   - evaluation: The evaluation of all conditions.
+    ///   - ifNoneMatch: The unchanged header, with or without quotes.
+    /// - Returns: The body to send, with status 200 for every state.
     package func answer(to evaluation: ConfigEvaluation, ifNoneMatch: [UInt8]?) -> Answer {
         let truth = evaluation.truth
         let answer: RenderedAnswer
@@ -147,7 +147,7 @@ package final class CompiledConfig {
 
     // MARK: Rendering
 
-    private func render(_ truth: ConditionTruth) -> RenderedAnswer {
+    private func render(_ truth: ConditionResults) -> RenderedAnswer {
         var entries: [UInt8] = [UInt8(ascii: "{")]
         for parameter in parameters {
             guard let value = parameter.value(truth) else { continue }
@@ -178,7 +178,7 @@ package final class CompiledConfig {
             body += entries
             body += ",".utf8
         }
-        // A text: iOS drops a number.
+        // A string: iOS ignores a number.
         body += "\"state\":\"\(state.rawValue)\",\"templateVersion\":\"\(version)\"}".utf8
         return body
     }
@@ -193,10 +193,10 @@ package final class CompiledConfig {
     private struct Parameter {
         let key: String
         let defaultValue: ConfigParameter.Value?
-        /// In the order of the conditions' priority.
+        /// The values in the order of the conditions' priority.
         let conditionalValues: [(condition: Int, value: ConfigParameter.Value)]
 
-        init(_ parameter: ConfigParameter, _ places: TextMap<Int>) {
+        init(_ parameter: ConfigParameter, _ places: ExactStringMap<Int>) {
             key = parameter.key
             defaultValue = parameter.defaultValue
             conditionalValues = parameter.conditionalValues.compactMap { name, value in
@@ -204,8 +204,8 @@ package final class CompiledConfig {
             }.sorted { $0.condition < $1.condition }
         }
 
-        /// `nil` where the app keeps its own.
-        func value(_ truth: ConditionTruth) -> String? {
+        /// Returns the value; `nil` if the app uses its own.
+        func value(_ truth: ConditionResults) -> String? {
             let chosen = conditionalValues.first { truth.holds($0.condition) }?.value
             switch chosen ?? defaultValue {
             case .text(let text): return text
@@ -215,17 +215,17 @@ package final class CompiledConfig {
     }
 }
 
-/// The conditions of one version, evaluated for one fetch, as far as it has got. Confined to the loop
+/// The evaluation of one version's conditions for one fetch, with its progress. Confined to the loop
 /// of its `CompiledConfig`.
 package struct ConfigEvaluation: @unchecked Sendable {
-    fileprivate var circumstances: ConfigCircumstances
-    fileprivate var truth: ConditionTruth
+    fileprivate var circumstances: EvaluationContext
+    fileprivate var truth: ConditionResults
     fileprivate var next = 0
     /// The first condition that took too long; it counts as false.
     package private(set) var stoppedCondition: String?
     package private(set) var stoppedCount = 0
 
-    fileprivate init(_ circumstances: ConfigCircumstances, _ truth: ConditionTruth) {
+    fileprivate init(_ circumstances: EvaluationContext, _ truth: ConditionResults) {
         self.circumstances = circumstances
         self.truth = truth
     }
@@ -236,7 +236,7 @@ package struct ConfigEvaluation: @unchecked Sendable {
     }
 }
 
-/// An answer with its entries, for all instances whose conditions came to the same.
+/// An answer with its entries, for all instances with the same results of conditions.
 private struct RenderedAnswer {
     let state: CompiledConfig.FetchState
     let body: [UInt8]

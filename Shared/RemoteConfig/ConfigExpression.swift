@@ -3,11 +3,11 @@ internal import RegularExpressions
 
 /// The expression of one condition of a client template: elements, all of which must hold.
 ///
-/// A value, made by the reader and evaluated as it is: constants were read, patterns compiled and
-/// local times made instants when it was. Written back (`description`) it is a text that is read as
-/// the same.
+/// A value, made by the reader and evaluated unchanged: constants were parsed, patterns compiled
+/// and local times converted to instants when it was read. Its `description` is a string that
+/// parses to the same expression.
 struct ConfigExpression: Sendable, CustomStringConvertible {
-    /// The most that `app.firebaseInstallationId in` may name in one condition.
+    /// The maximum of ids that `app.firebaseInstallationId in` may name in one condition.
     static let maximumInstallations = 50
 
     enum Element: Sendable {
@@ -26,7 +26,7 @@ struct ConfigExpression: Sendable, CustomStringConvertible {
         case country([String])
         case language([String])
         case operatingSystem(String, isWanted: Bool)
-        /// The seed is `nil` where it is empty.
+        /// The seed is `nil` if it is empty.
         case percent(seed: String?, PercentRule)
     }
 
@@ -35,7 +35,7 @@ struct ConfigExpression: Sendable, CustomStringConvertible {
         case version = "app.version"
     }
 
-    /// What is compared as a version.
+    /// The operand of a version comparison.
     enum VersionSource: Sendable, Equatable {
         case build
         case version
@@ -43,7 +43,7 @@ struct ConfigExpression: Sendable, CustomStringConvertible {
         case signal(String)
     }
 
-    /// What the app says of its user, or of itself, under a key.
+    /// A value under a key that the app sets for its user, or for itself.
     enum Property: Sendable, Equatable {
         case user(String)
         case signal(String)
@@ -81,7 +81,7 @@ struct ConfigExpression: Sendable, CustomStringConvertible {
         }
     }
 
-    /// A time as a clock in some zone shows it.
+    /// A local time in some zone.
     struct LocalTime: Sendable, Equatable {
         let text: String
         /// `nil` is GMT.
@@ -89,7 +89,7 @@ struct ConfigExpression: Sendable, CustomStringConvertible {
         let instant: Instant
     }
 
-    /// In hundred millionths, as the Admin SDKs count.
+    /// The bounds in hundred millionths, as in the Admin SDKs.
     enum PercentRule: Sendable, Equatable {
         case atMost(Int)
         case over(Int)
@@ -109,7 +109,7 @@ struct ConfigExpression: Sendable, CustomStringConvertible {
 
     let elements: [Element]
 
-    /// - Throws: `ExpressionError` with what is wrong and where.
+    /// - Throws: `ExpressionError` with the problem and its position.
     init(_ text: String, in context: inout ExpressionContext) throws(ExpressionError) {
         var reader = ExpressionReader(text)
         elements = try reader.expression(&context)
@@ -118,23 +118,23 @@ struct ConfigExpression: Sendable, CustomStringConvertible {
     var description: String { elements.map(\.text).joined(separator: " && ") }
 }
 
-/// What reading the expressions of one template shares: the time zones that were looked up, and what
-/// there is for all patterns, elements and lists.
+/// The shared state of reading the expressions of one template: the time zones that were looked up,
+/// and the limits of all patterns, elements and lists.
 struct ExpressionContext {
-    /// Of all patterns of a template, compiled. To compile so much takes a tenth of a second.
+    /// The limit of all compiled patterns of a template. Compiling so much takes a tenth of a second.
     static let maximumPatternBytes = 4 << 20
-    /// Of all conditions of a template: ten for each of as many as there may be. A fetch looks at each
-    /// once, some of them by a hash, while its loop's other clients wait.
+    /// The limit for all conditions of a template: ten for each of the maximum of conditions. A fetch
+    /// evaluates each once, some of them by a hash, while its loop's other clients wait.
     static let maximumElements = 20_000
-    /// In all lists of a template: a hundred for each of as many conditions as there may be. A fetch
-    /// looks at each once.
+    /// The limit for all lists of a template: a hundred strings for each of the maximum of
+    /// conditions. A fetch compares each once.
     static let maximumListedTexts = 200_000
 
-    /// Of all patterns of a template; see `RegularExpression.maximumFoldedCharacters`. A tenth of a
-    /// second.
+    /// The limit for all patterns of a template; see `RegularExpression.maximumFoldedCharacters`. A
+    /// tenth of a second.
     static let maximumFoldedCharacters = 10 * RegularExpression.maximumFoldedCharacters
-    /// Of all patterns of a template, each searched once in a text of 50 bytes: what a fetch may take.
-    static let maximumStepsPerByte = ConfigCircumstances.stepsPerFetch / 50
+    /// The limit for all patterns of a template, each searched once in a string of 50 bytes: the budget of a fetch.
+    static let maximumStepsPerByte = EvaluationContext.stepsPerFetch / 50
 
     var zones = TimeZones()
     private(set) var patternBytes = 0
@@ -144,14 +144,14 @@ struct ExpressionContext {
     private var stepsPerByte = 0
     private let isStored: Bool
 
-    /// - Parameter isStored: The template was published before: what its patterns cost is bounded where
-    ///   they are evaluated.
+    /// - Parameter isStored: Whether the template was published before: then its patterns' cost is only
+    ///   bounded during evaluation.
     init(isStored: Bool = false) { self.isStored = isStored }
 
     /// Compiles a pattern of a client template.
     ///
-    /// - Throws: `PatternError` for what RE2 would refuse, and where the template's patterns together
-    ///   take too much.
+    /// - Throws: `PatternError` for a pattern that RE2 would reject, or if the template's patterns
+    ///   together exceed a limit.
     mutating func pattern(_ text: String) throws(PatternError) -> RegularExpression {
         let pattern = try serverPattern(text)
         patternBytes += pattern.weightBytes
@@ -171,7 +171,7 @@ struct ExpressionContext {
         return pattern
     }
 
-    /// Compiles a pattern of a server template, where it is only checked.
+    /// Compiles a pattern of a server template, which is only validated here.
     mutating func serverPattern(_ text: String) throws(PatternError) -> RegularExpression {
         let pattern: RegularExpression
         do throws(RegularExpressionError) {
@@ -189,31 +189,31 @@ struct ExpressionContext {
         return pattern
     }
 
-    /// - Returns: Whether there was room for one more.
+    /// - Returns: Whether the limit allows one more.
     mutating func takeElement() -> Bool {
         elements += 1
         return elements <= Self.maximumElements
     }
 
-    /// - Returns: Whether there was room for one more.
+    /// - Returns: Whether the limit allows one more.
     mutating func takeListedText() -> Bool {
         listedTexts += 1
         return listedTexts <= Self.maximumListedTexts
     }
 }
 
-/// Why a pattern cannot be used.
+/// The reason why a pattern is invalid.
 struct PatternError: Error, Equatable, Sendable, CustomStringConvertible {
     let description: String
 
     init(_ description: String) { self.description = description }
 }
 
-/// Why a text is no expression that we take.
+/// The reason why an expression is invalid.
 struct ExpressionError: Error, Equatable, Sendable, CustomStringConvertible {
     let description: String
 
-    /// `place` is that of a character; the first is 1.
+    /// Makes the error at the position of a character; the first is 1.
     init(_ problem: String, at place: Int) { description = "\(problem) at \(place)" }
 }
 

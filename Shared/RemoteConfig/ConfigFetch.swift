@@ -1,20 +1,20 @@
 package import JSON
 package import PushCore
 
-/// What an app instance says of itself, in the body of a fetch or a stream.
+/// The properties of an app instance, from the body of a fetch or a stream.
 ///
-/// The SDKs write it in two styles of names, and iOS in a JSON of its own; `RelaxedJSON` says which.
-/// Whichever it is, only what conditions can ask for is built; the rest is checked and passed over.
+/// The SDKs use two styles of names, and iOS its own form of JSON; see `RelaxedJSON`. In either form
+/// only members that conditions use are built; the rest is checked and ignored.
 package struct ConfigFetch: Sendable {
     package static let maximumBytes = 256 << 10
-    /// Custom signals, and user properties, which are fewer and shorter in Google's own.
+    /// Limits of custom signals, and of user properties, for which Google's own are lower.
     package static let maximumSignals = 100
     package static let maximumSignalKeyLength = 250
     package static let maximumSignalLength = 500
-    /// Of an id, a version or another text about the instance itself, in bytes.
+    /// The limit of an id, a version or another string about the instance itself, in bytes.
     package static let maximumTextBytes = 1024
 
-    /// `nil` where it is not given, or empty: so with each of these.
+    /// `nil` if it is absent or empty, like all of these.
     package private(set) var appInstanceID: String?
     package private(set) var appID: String?
     package private(set) var appVersion: String?
@@ -22,16 +22,16 @@ package struct ConfigFetch: Sendable {
     package private(set) var countryCode: String?
     package private(set) var languageCode: String?
     package private(set) var firstOpenTime: Instant?
-    /// Of a stream: 0 to 2⁵³.
+    /// The version that a stream's client has: 0 to 2⁵³.
     package private(set) var lastKnownVersion: Int?
     package private(set) var userProperties: JSONObject = [:]
     package private(set) var customSignals: JSONObject = [:]
 
-    /// An instance that says nothing.
+    /// Makes an instance without properties.
     package init() {}
 
-    /// - Parameter body: Unpacked.
-    /// - Throws: `ConfigFetchError` for what is JSON in neither way, or exceeds a bound.
+    /// - Parameter body: The decompressed body.
+    /// - Throws: `ConfigFetchError` if it is JSON in neither form, or exceeds a limit.
     package init(body: [UInt8]) throws(ConfigFetchError) {
         guard body.count <= Self.maximumBytes else {
             throw ConfigFetchError("the body has more than \(Self.maximumBytes) bytes")
@@ -52,7 +52,7 @@ package struct ConfigFetch: Sendable {
                 guard let field = Field(key) else { return }
                 fetch.set(field, try reader.tree())
             }
-            // So that the other reading refuses it with its words.
+            // Then the relaxed parser reports the error.
             guard isObject else { throw JSONError(offset: 0, line: 1, expected: .key) }
         }
         return fetch
@@ -63,9 +63,9 @@ package struct ConfigFetch: Sendable {
         do throws(RelaxedJSONError) {
             tree = try RelaxedJSON.parse(body)
         } catch {
-            throw ConfigFetchError("the body is no JSON: \(error.description)")
+            throw ConfigFetchError("the body is not JSON: \(error.description)")
         }
-        guard let object = tree.object else { throw ConfigFetchError("the body is no object") }
+        guard let object = tree.object else { throw ConfigFetchError("the body is not an object") }
         var fetch = ConfigFetch()
         for (name, value) in object {
             if let field = Field(name) { fetch.set(field, value) }
@@ -82,9 +82,9 @@ package struct ConfigFetch: Sendable {
         case .countryCode: countryCode = Self.text(value)
         case .languageCode: languageCode = Self.text(value)
         case .firstOpenTime:
-            // Android writes UTC, with its Z; a clock without a zone is taken for the same.
+            // Android writes UTC, with its Z; a time without a zone is read as UTC.
             firstOpenTime = Self.text(value).flatMap {
-                Instant(iso8601: $0) ?? WallTime(iso8601: $0)?.inUTC
+                Instant(iso8601: $0) ?? LocalDateTime(iso8601: $0)?.inUTC
             }
         case .lastKnownVersion:
             lastKnownVersion = (value.integer ?? value.string.flatMap { Int($0) }).flatMap {
@@ -95,7 +95,7 @@ package struct ConfigFetch: Sendable {
         }
     }
 
-    /// A text, or the digits of a number; `nil` for an empty one.
+    /// Returns a string, or the digits of a number; `nil` for an empty one.
     static func text(_ value: JSONValue) -> String? {
         switch value {
         case .string(let text): text.isEmpty ? nil : text
@@ -120,7 +120,7 @@ package struct ConfigFetch: Sendable {
     private static func check(_ text: String?) throws(ConfigFetchError) {
         guard var text else { return }
         guard text.utf8.count <= maximumTextBytes, text.withUTF8({ unsafe !$0.contains(0) }) else {
-            throw ConfigFetchError("a text is over \(maximumTextBytes) bytes, or has a NUL")
+            throw ConfigFetchError("a string exceeds \(maximumTextBytes) bytes, or has a NUL")
         }
     }
 
@@ -140,12 +140,12 @@ package struct ConfigFetch: Sendable {
         }
     }
 
-    /// Whether a text has no more characters: only one with more bytes has to be looked through.
+    /// Whether a string has at most this many characters: they are counted only if it has more bytes.
     private static func has(_ text: String, atMost length: Int) -> Bool {
         text.utf8.count <= length || text.scalarCount <= length
     }
 
-    /// What is read, in the names of Android and of the others.
+    /// The members that are read, by the names of Android and of the others.
     private enum Field {
         case appInstanceID, appID, appVersion, appBuild, countryCode, languageCode, firstOpenTime
         case lastKnownVersion, userProperties, customSignals
@@ -165,7 +165,7 @@ package struct ConfigFetch: Sendable {
             ("customSignals", .customSignals), ("custom_signals", .customSignals),
         ]
 
-        /// Where those of each length lie, by their lengths: most keys are compared with one or none.
+        /// The ranges of names by their lengths: most keys are compared with one or none.
         private static let ofLength: [Range<Int>] = {
             let longest = sorted.map(\.0.utf8CodeUnitCount).max() ?? 0
             return (0...longest).map { length in
@@ -200,7 +200,7 @@ package struct ConfigFetch: Sendable {
     }
 }
 
-/// Why a body is no fetch that we take. Safe to show.
+/// The reason why a fetch's body is invalid. Safe to show.
 package struct ConfigFetchError: Error, Equatable, Sendable, CustomStringConvertible {
     package let description: String
 

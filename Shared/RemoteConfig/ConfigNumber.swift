@@ -1,11 +1,11 @@
-/// A decimal number as conditions, values and clients write it, with the text that it came in.
+/// A decimal number of a condition, a value or a client, with its original text.
 struct ConfigNumber: Equatable, Sendable {
     let text: String
     let value: Double
 
-    /// Digits with or without a sign, a fraction and an exponent: no hexadecimal, no infinity.
+    /// Parses digits with or without a sign, a fraction and an exponent: no hexadecimal, no infinity.
     init?(_ text: String) {
-        // No number that is meant is longer, and reading costs time.
+        // Real numbers are not longer, and parsing costs time.
         guard text.utf8.count <= 64,
             text.utf8.contains(where: { (48...57).contains($0) }),
             text.utf8.allSatisfy({ byte in
@@ -22,12 +22,12 @@ struct ConfigNumber: Equatable, Sendable {
     }
 }
 
-/// A version: numbers with points between, of which those that are missing at the end are zero.
+/// A version: numbers separated by points; missing ones at the end are zero.
 struct VersionNumbers: Equatable, Comparable, Sendable {
     private static let maximumBytes = 256
 
-    /// Of each number how many digits it has without leading zeros, then these; of zeros at the end
-    /// nothing. So versions compare as these do.
+    /// The count of digits of each number without leading zeros, then these digits; zeros at the end are
+    /// omitted. So versions compare as these arrays do.
     private let digits: [UInt16]
 
     init?(_ text: String) {
@@ -52,7 +52,7 @@ struct VersionNumbers: Equatable, Comparable, Sendable {
             digits.append(UInt16(byte))
         }
         guard !isEmpty else { return nil }
-        // The digits are those of text, so what is 0 here is how many a number has.
+        // The digits are ASCII codes, so a 0 here is a count.
         while digits.last == 0 { digits.removeLast() }
         self.digits = digits
     }

@@ -1,48 +1,48 @@
 package import JSON
 
-// RemoteConfig reads, checks and evaluates templates of remote configuration, as Firebase's REST
-// interface and client SDKs have them. Pure: no clock, no socket, no store. What a template says is
-// known when it is read: its patterns are compiled and its local times are instants then, so that a
-// fetch only compares.
+// RemoteConfig parses, validates and evaluates templates of remote configuration, in the form of
+// Firebase's REST interface and client SDKs. Pure: no clock, no socket, no store. A template is
+// completely processed when it is read: its patterns are compiled and its local times are instants
+// then, so that a fetch only compares.
 //
-// `ConfigTemplate` is what may be published, `CompiledConfig` one version of it as app instances ask
-// for it, `ConfigFetch` what one of them says of itself.
+// `ConfigTemplate` is a template to publish, `CompiledConfig` one version of it for the fetches of
+// app instances, `ConfigFetch` the request of one of them.
 
-/// Whose templates these are.
+/// The two kinds of templates.
 package enum ConfigNamespace: String, Sendable, CaseIterable {
     /// Client templates: evaluated here, fetched by app instances.
     case firebase
-    /// Server templates: checked here, evaluated by the Admin SDKs.
+    /// Server templates: validated here, evaluated by the Admin SDKs.
     case server = "firebase-server"
 }
 
-/// A template that holds by all rules of its namespace, in one form: `valueType` is always there,
-/// `version` never.
+/// A template that obeys all rules of its namespace, in normal form: with `valueType`, without
+/// `version`.
 package struct ConfigTemplate: Sendable, Equatable {
     package static let maximumParameters = 3000
     package static let maximumConditions = 2000
-    /// Unicode scalars, as all lengths are.
+    /// A number of Unicode scalars, like all lengths.
     package static let maximumKeyLength = 256
     package static let maximumGroupNameLength = 256
     package static let maximumGroupDescriptionLength = 256
     package static let maximumDescriptionLength = 256
     package static let maximumConditionNameLength = 256
     package static let maximumVersionDescriptionLength = 1024
-    /// Of all values together.
+    /// The limit of all values together.
     package static let maximumValuesLength = 1_000_000
 
-    /// What a project has before its first publish.
+    /// The template of a project before its first publish.
     package static let empty = ConfigTemplate()
 
     /// `conditions`, `parameters` and `parameterGroups`, their members in the order given.
     package let object: JSONObject
-    /// `version.description`, the one part of a version that its publisher sets; empty where none is.
+    /// `version.description`, the only part of a version that its publisher sets; may be empty.
     package let versionDescription: String
-    /// Of namespace `firebase`, in the order of priority.
+    /// The conditions of namespace `firebase`, in the order of priority.
     let conditions: [(name: String, expression: ConfigExpression)]
-    /// Those of the groups too.
+    /// All parameters, with those of groups.
     let parameters: [ConfigParameter]
-    /// What the patterns of its conditions take of memory.
+    /// The memory of its conditions' compiled patterns.
     package let patternBytes: Int
 
     private init() {
@@ -53,13 +53,13 @@ package struct ConfigTemplate: Sendable, Equatable {
         patternBytes = 0
     }
 
-    /// Reads and checks a template.
+    /// Parses and validates a template.
     ///
     /// - Parameters:
     ///   - json: The template.
-    ///   - namespace: Whose rules it is checked by.
-    ///   - isStored: It was published before: what its patterns cost is bounded where they are
-    ///     evaluated, and is no error here.
+    ///   - namespace: The namespace whose rules apply.
+    ///   - isStored: Whether it was published before: then its patterns' cost is only bounded
+    ///     during evaluation, and is not an error here.
     /// - Throws: `ConfigTemplateError` with the place and the reason.
     package init(
         _ json: JSONValue,
@@ -87,8 +87,8 @@ package struct ConfigTemplate: Sendable, Equatable {
     }
 }
 
-/// Why a template does not hold: the place and the reason, as in `parameter welcome:
-/// personalizationValue is not supported`.
+/// The reason why a template is invalid, with the place, as in
+/// `parameter welcome: personalizationValue is not supported`.
 package struct ConfigTemplateError: Error, Equatable, Sendable, CustomStringConvertible {
     package let description: String
 
@@ -100,18 +100,18 @@ package struct ConfigTemplateError: Error, Equatable, Sendable, CustomStringConv
 struct ConfigParameter: Sendable {
     enum Value: Sendable, Equatable {
         case text(String)
-        /// The app keeps what is compiled into it.
+        /// The app uses the value that is compiled into it.
         case inAppDefault
     }
 
     let key: String
     let defaultValue: Value?
-    /// By the names of conditions.
+    /// The values by the names of conditions.
     let conditionalValues: [(condition: String, value: Value)]
 }
 
 extension ConfigTemplate {
-    /// A stored server template as all Admin SDKs read it; see `ServerCondition.served`.
+    /// Returns a stored server template in the form that all Admin SDKs read; see `ServerCondition.served`.
     package static func evaluatedByServers(_ template: JSONObject) -> JSONObject {
         guard let conditions = template["conditions"]?.array else { return template }
         var result = template
@@ -130,7 +130,7 @@ extension JSONValue {
         }
     }
 
-    /// Of a value from outside, what an error may repeat: a text in quotes, a number as it came.
+    /// An external value as an error may repeat it: a string in quotes, a number unchanged.
     var shown: String {
         switch self {
         case .string(let text): "\"\(text.shown)\""
@@ -141,10 +141,10 @@ extension JSONValue {
 }
 
 extension String {
-    /// How long it is, as the limits count.
+    /// The length as the limits count it.
     var scalarCount: Int { unicodeScalars.count }
 
-    /// Of a text from outside, what an error may repeat.
+    /// An external string as an error may repeat it.
     var shown: String {
         var result = ""
         for scalar in unicodeScalars.prefix(100) {

@@ -1,6 +1,6 @@
 internal import JSON
 
-/// The forms in which the defaults of a template are downloaded, to be compiled into an app.
+/// The file formats of a template's defaults, which are downloaded to be compiled into an app.
 package enum DefaultsFormat: String, Sendable, CaseIterable {
     case json = "JSON"
     case plist = "PLIST"
@@ -14,7 +14,7 @@ package enum DefaultsFormat: String, Sendable, CaseIterable {
         }
     }
 
-    /// The file of this form, of what `ConfigTemplate.defaults` has.
+    /// Renders the values of `ConfigTemplate.defaults` as a file.
     package func render(_ defaults: [(key: String, value: String)]) -> [UInt8] {
         switch self {
         case .json:
@@ -42,7 +42,8 @@ package enum DefaultsFormat: String, Sendable, CaseIterable {
         }
     }
 
-    /// What XML has no way to write becomes U+FFFD. A carriage return would be read as a line end.
+    /// Escapes a string. Characters that XML cannot represent become U+FFFD. A carriage return would be read as a
+    /// line end.
     private static func escape(_ text: String) -> String {
         var result = ""
         for scalar in text.unicodeScalars {

@@ -1,10 +1,10 @@
 internal import PushCore
 internal import RegularExpressions
 
-/// Reads an expression from the front, byte by byte, without going back: linear.
+/// A reader of an expression from the front, byte by byte, without backtracking: linear.
 ///
-/// Between the parts of an element blanks are taken, within a method call only after a comma. A text
-/// stands between single quotes, has no escapes, and so no single quote.
+/// Blanks are allowed between the parts of an element, within a method call only after a comma. A
+/// string is enclosed in single quotes, has no escapes, and so contains no single quote.
 struct ExpressionReader {
     typealias Element = ConfigExpression.Element
     typealias Comparison = ConfigExpression.Comparison
@@ -60,7 +60,7 @@ struct ExpressionReader {
         case "app.id":
             _ = try comparison(of: name, [.equal])
             return .appID(try quoted())
-        // The console writes this one and the installation's id without `app.`, too.
+        // The console also writes this one and the installation's id without `app.`.
         case "app.firstOpenTimestamp", "firstOpenTimestamp":
             let comparison = try comparison(
                 of: name,
@@ -88,7 +88,7 @@ struct ExpressionReader {
             let comparison = try comparison(of: name, [.equal, .notEqual])
             return .operatingSystem(try quoted(), isWanted: comparison == .equal)
         case "percent": return try percent()
-        // They need what Google alone has.
+        // These need data that only Google has.
         case "app.audiences", "app.importedSegments", "app.operatingSystemAndVersion",
             "app.browserAndVersion":
             throw error("\(name) is not supported", at: start)
@@ -97,7 +97,7 @@ struct ExpressionReader {
         }
     }
 
-    /// After `app.version`: `.>=(['1.2'])`, or a method of texts.
+    /// Parses the rest after `app.version`: `.>=(['1.2'])`, or a method of strings.
     private mutating func version(
         _ source: ConfigExpression.VersionSource,
         _ field: ConfigExpression.VersionField,
@@ -119,7 +119,7 @@ struct ExpressionReader {
         return .version(source, comparison, numbers, text: text)
     }
 
-    /// After `version`: `(app.customSignal['k']) >= '1.2'`.
+    /// Parses the rest after `version`: `(app.customSignal['k']) >= '1.2'`.
     private mutating func signalVersion() throws(ExpressionError) -> Element {
         try expect("(app.customSignal[")
         let start = place
@@ -143,7 +143,7 @@ struct ExpressionReader {
         return (numbers, text)
     }
 
-    /// After `app.userProperty`: `['k'] >= 3`, or `['k']` and a method of texts.
+    /// Parses the rest after `app.userProperty`: `['k'] >= 3`, or `['k']` and a method of strings.
     private mutating func property(
         _ make: (String) -> ConfigExpression.Property,
         _ context: inout ExpressionContext
@@ -180,7 +180,7 @@ struct ExpressionReader {
         return .number(property, comparison, number)
     }
 
-    /// After the point: `contains(['a', 'b'])` and its like.
+    /// Parses the method after the point, such as `contains(['a', 'b'])`.
     private mutating func method(
         of element: String,
         _ context: inout ExpressionContext
@@ -230,7 +230,7 @@ struct ExpressionReader {
         return try list(&context)
     }
 
-    /// `['a', 'b']`: one value or more.
+    /// Parses `['a', 'b']`: one value or more.
     private mutating func list(
         _ context: inout ExpressionContext
     ) throws(ExpressionError) -> [String] {
@@ -262,7 +262,7 @@ struct ExpressionReader {
         }
     }
 
-    /// `('2026-01-01T00:00:00', 'Europe/Berlin')`
+    /// Parses `('2026-01-01T00:00:00', 'Europe/Berlin')`.
     private mutating func time(
         _ context: inout ExpressionContext
     ) throws(ExpressionError) -> ConfigExpression.LocalTime {
@@ -280,9 +280,9 @@ struct ExpressionReader {
             zoneStart = place
         }
         try expect(")")
-        // The form that is written everywhere, so that others read what we take.
+        // The common form, so that other systems can read it.
         guard text.utf8.count == 19, text.utf8.dropFirst(10).first == UInt8(ascii: "T"),
-            !text.utf8.suffix(2).elementsEqual("60".utf8), let wall = WallTime(iso8601: text)
+            !text.utf8.suffix(2).elementsEqual("60".utf8), let wall = LocalDateTime(iso8601: text)
         else { throw error("'\(text.shown)' is not a time such as 2026-01-31T23:59:00", at: start) }
         guard let rules = context.zones.zone(zone ?? "GMT") else {
             throw error("unknown time zone '\(zone?.shown ?? "GMT")'", at: zoneStart)
@@ -290,7 +290,7 @@ struct ExpressionReader {
         return ConfigExpression.LocalTime(text: text, zone: zone, instant: rules.instant(of: wall))
     }
 
-    /// After `percent`.
+    /// Parses the rest after `percent`.
     private mutating func percent() throws(ExpressionError) -> Element {
         var seed: String?
         if peek == UInt8(ascii: "(") {
@@ -326,13 +326,13 @@ struct ExpressionReader {
         }
     }
 
-    /// 0 to 100, with at most six digits after the point, in millionths.
+    /// Parses 0 to 100, with at most six digits after the point, in millionths.
     private mutating func percentage() throws(ExpressionError) -> Int {
         skipBlanks()
         let start = place
         let digits = span { (48...57).contains($0) }
         guard !digits.isEmpty else { throw error("expected a percentage") }
-        // More digits than that are over 100 whatever they are.
+        // More digits are always over 100.
         var value = (digits.utf8.count > 9 ? 1000 : Int(digits) ?? 1000) * 1_000_000
         if peek == UInt8(ascii: ".") {
             place += 1
@@ -381,7 +381,7 @@ struct ExpressionReader {
         return mark
     }
 
-    /// A word, or two with a point between: what follows in `app.version.contains` is its method.
+    /// Reads a word, or two with a point between: in `app.version.contains` the third is its method.
     private mutating func elementName() -> String {
         let first = word()
         guard !first.isEmpty, peek == UInt8(ascii: "."), place + 1 < bytes.count,
@@ -403,7 +403,7 @@ struct ExpressionReader {
         }
     }
 
-    /// A text between single quotes.
+    /// Reads a string in single quotes.
     private mutating func quoted() throws(ExpressionError) -> String {
         guard peek == UInt8(ascii: "'") else { throw error("expected a text in single quotes") }
         let start = place
@@ -451,7 +451,7 @@ struct ExpressionReader {
     }
 }
 
-/// What the hash of a percentage is seeded with.
+/// The seed of a percentage's hash.
 enum PercentSeed {
     static func isSeed(_ text: String) -> Bool {
         text.utf8.count <= 32

@@ -1,7 +1,7 @@
 internal import JSON
 
-/// The names of the messages' fields. Proto3's JSON writes them in camel case, and reads them in snake
-/// case too: `valueType` is also `value_type`.
+/// The names of the messages' fields. Proto3's JSON uses camel case, and also accepts snake case:
+/// `valueType` is also `value_type`.
 enum FieldNames {
     private static let known = [
         "parameterGroups",
@@ -14,7 +14,7 @@ enum FieldNames {
         "customSignalOperator", "customSignalKey", "targetCustomSignalValues",
     ]
 
-    private static let bySnakeCase = TextMap<String>(
+    private static let bySnakeCase = ExactStringMap<String>(
         known.map { (snakeCase($0), $0) },
         uniquingKeysWith: { first, _ in first }
     )
@@ -28,9 +28,9 @@ enum FieldNames {
         return result
     }
 
-    /// A message with its fields in camel case, in their order; others as they are.
+    /// Returns a message with known fields in camel case, in their order; others are unchanged.
     ///
-    /// - Throws: The field that is there in both spellings.
+    /// - Throws: The field that is present in both spellings.
     static func camelCase(_ message: JSONObject) throws(RepeatedField) -> JSONObject {
         guard message.contains(where: { bySnakeCase[$0.key] != nil }) else { return message }
         var result = JSONObject()

@@ -1,15 +1,14 @@
 package import JSON
 
-/// The JSON of Firebase's SDK for iOS: one object, whose keys stand bare, and whose texts stand
-/// between single quotes as they are, without any escape; what is JSON there (custom signals, user
-/// properties) is true JSON.
+/// The JSON of Firebase's SDK for iOS: one object with unquoted keys, and strings in single quotes
+/// without any escape; JSON members (custom signals, user properties) are strict JSON.
 ///
-/// A text ends at the quote that a comma or a closing brace follows, so a quote within one is only a
-/// quote. Linear in the bytes: each is looked at at most three times.
+/// A string ends at a quote that is followed by a comma or a closing brace; other quotes are part of
+/// it. Linear in the bytes: each is read at most three times.
 package enum RelaxedJSON {
     private static let maximumMembers = 1000
 
-    /// - Throws: `RelaxedJSONError` with the place and what was expected there.
+    /// - Throws: `RelaxedJSONError` with the position and the expected token.
     package static func parse(_ bytes: [UInt8]) throws(RelaxedJSONError) -> JSONValue {
         var reader = Reader(bytes: bytes)
         return .object(try reader.document())
@@ -85,7 +84,7 @@ package enum RelaxedJSON {
             }
         }
 
-        /// After the opening quote.
+        /// Reads the rest of a string after the opening quote.
         private mutating func quoted() throws(RelaxedJSONError) -> String {
             let start = place
             while place < bytes.count {
@@ -95,7 +94,7 @@ package enum RelaxedJSON {
                 }
                 let end = place
                 place += 1
-                // Blanks that are passed over here are passed over once: the next quote is beyond.
+                // Each blank is skipped only once: the next quote follows them.
                 skipBlanks()
                 if let byte = peek, byte == UInt8(ascii: ",") || byte == UInt8(ascii: "}") {
                     return try text(start..<end)
@@ -104,8 +103,8 @@ package enum RelaxedJSON {
             throw error("the closing quote")
         }
 
-        /// Passes over a value of true JSON, which is then read as such: to the comma or the closing
-        /// brace that belongs to us.
+        /// Skips a value of strict JSON, which is parsed separately: to the comma or the closing
+        /// brace of this object.
         private mutating func skipStrict() {
             var depth = 0
             while let byte = peek {
@@ -129,7 +128,7 @@ package enum RelaxedJSON {
 
         private func text(_ range: Range<Int>) throws(RelaxedJSONError) -> String {
             guard let text = String(validating: bytes[range], as: UTF8.self),
-                MarkRun.isWithin(text)
+                CombiningMarkRun.isWithin(text)
             else { throw error("valid UTF-8") }
             return text
         }
@@ -159,7 +158,7 @@ package enum RelaxedJSON {
     }
 }
 
-/// Why a text is not even relaxed JSON. Says where and what was expected, never the content.
+/// The reason why a body is not relaxed JSON either: the position and the expected token, never the content.
 package struct RelaxedJSONError: Error, Equatable, Sendable, CustomStringConvertible {
     package let description: String
 

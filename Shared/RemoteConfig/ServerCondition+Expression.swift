@@ -1,10 +1,10 @@
 internal import JSON
 internal import RegularExpressions
 
-/// Expressions of server templates, as Firebase's console writes them: what the Admin SDKs can
-/// evaluate of them, in the form that they read.
+/// The conversion of server templates' expressions, as Firebase's console writes them, to the form
+/// that the Admin SDKs can evaluate.
 extension ServerCondition {
-    /// The condition that an expression comes to.
+    /// Converts an expression to a condition.
     ///
     /// - Throws: `ServerConditionError` for an element that only client templates have.
     static func condition(
@@ -16,9 +16,9 @@ extension ServerCondition {
         return ["orCondition": ["conditions": [["andCondition": ["conditions": .array(all)]]]]]
     }
 
-    /// A condition of a stored template as all Admin SDKs read it: one that has an expression alone gets
-    /// the `condition` that it comes to, and each percentage has a `microPercentRange`, without which
-    /// Java's reads no template. As it is where it cannot be read.
+    /// Returns a condition of a stored template in the form that all Admin SDKs read: one that only has
+    /// an expression gets the equivalent `condition`, and each percentage a `microPercentRange`, without
+    /// which Java's SDK rejects the template. A condition that cannot be parsed is unchanged.
     static func served(_ condition: JSONValue) -> JSONValue {
         guard var object = condition.object else { return condition }
         if object["condition"] == nil, let text = object["expression"]?.string {
@@ -73,7 +73,8 @@ extension ServerCondition {
         }
     }
 
-    /// The seed of a percentage that names none: Java's Admin SDK refuses a whole template for one without.
+    /// The seed of a percentage without one: Java's Admin SDK rejects a whole template for a percentage without a
+    /// seed.
     private static let seed = "percent"
 
     private static func members(

@@ -1,14 +1,14 @@
 internal import JSON
 
-/// Checks a condition of a server template. The Admin SDKs evaluate it; nobody here does.
+/// The validation of a server template's condition. It is only evaluated by the Admin SDKs.
 enum ServerCondition {
-    /// How many conditions may stand within each other, the outermost and the innermost among them.
+    /// The maximum depth of nested conditions, with the outermost and the innermost.
     static let maximumDepth = 10
     static let maximumTargets = 100
     static let maximumKeyLength = 250
     static let maximumTargetLength = 500
 
-    /// - Throws: `ServerConditionError` with what is wrong.
+    /// - Throws: `ServerConditionError` with the problem.
     static func check(
         _ value: JSONValue,
         _ context: inout ExpressionContext,
@@ -41,8 +41,8 @@ enum ServerCondition {
         }
     }
 
-    /// A condition in the one form that the Admin SDKs read: names in camel case, whole numbers as
-    /// numbers, and no nulls. What is not known stays, for `check` to refuse.
+    /// Returns a condition in the one form that the Admin SDKs read: names in camel case, whole
+    /// numbers as numbers, and no nulls. Unknown members stay, for `check` to reject.
     static func canonical(_ value: JSONValue) throws(ServerConditionError) -> JSONValue {
         if let list = value.array {
             var result: [JSONValue] = []
@@ -67,7 +67,7 @@ enum ServerCondition {
         return .object(result)
     }
 
-    /// A 32-bit number of proto3's JSON: also a text, or with a fraction of zero.
+    /// Returns a 32-bit number of proto3's JSON: also a string, or with a fraction of zero.
     private static func wholeNumber(_ value: JSONValue) -> Int? {
         if let number = value.integer { return number }
         guard let text = value.string, let number = ConfigNumber(text) else { return nil }
@@ -103,7 +103,7 @@ enum ServerCondition {
         }
     }
 
-    /// A number that is not written is 0.
+    /// Returns a number; an absent one is 0.
     private static func microPercent(
         _ value: JSONValue?,
         _ name: String
@@ -192,7 +192,7 @@ enum ServerCondition {
     }
 }
 
-/// What is wrong with a condition of a server template.
+/// The problem of a server template's condition.
 struct ServerConditionError: Error, Equatable, Sendable, CustomStringConvertible {
     let description: String
 

@@ -1,14 +1,14 @@
 import JSON
 
-/// Reads one template, member by member, into the form that is kept.
+/// A reader of one template, member by member, into the stored form.
 ///
-/// Linear in the template. What is not known is refused by its name, so that a slip of the pen is
-/// not published as a parameter that has no value.
+/// Linear in the template. Unknown members are rejected by name, so that a misspelling is not
+/// published as a parameter without a value.
 struct TemplateReader {
     private let namespace: ConfigNamespace
     private var expressions: ExpressionContext
-    private var keys = TextSet()
-    private var names = TextSet()
+    private var keys = ExactStringSet()
+    private var names = ExactStringSet()
     private var valuesLength = 0
     private(set) var versionDescription = ""
     private(set) var conditions: [(name: String, expression: ConfigExpression)] = []
@@ -31,7 +31,7 @@ struct TemplateReader {
             switch name {
             case "conditions", "parameters", "parameterGroups": break
             case "version": try readVersion(value)
-            // Of clients that write down what they were given.
+            // Clients that store the template that they received include it.
             case "etag": break
             default: throw ConfigTemplateError("", "\(name.shown) is not known")
             }
@@ -45,7 +45,7 @@ struct TemplateReader {
         ]
     }
 
-    /// Its number, time and user are ours to say, so only the description is read.
+    /// Reads only the version's description: its number, time and user are set here.
     private mutating func readVersion(_ value: JSONValue) throws(ConfigTemplateError) {
         if value.isNull { return }
         guard let version = value.object else {
@@ -113,7 +113,7 @@ struct TemplateReader {
             case ("condition", .server):
                 hasRule = true
                 result[member] = try serverCondition(value, place)
-            // As the console shows it; the Admin SDKs are given what it comes to.
+            // The console's form; the Admin SDKs get the equivalent condition.
             case ("expression", .server):
                 hasRule = true
                 result[member] = value
@@ -138,7 +138,7 @@ struct TemplateReader {
         return result
     }
 
-    /// A server's condition, in the form that the Admin SDKs read.
+    /// Returns a server's condition, in the form that the Admin SDKs read.
     private mutating func serverCondition(
         _ value: JSONValue,
         _ place: String
@@ -373,7 +373,7 @@ struct TemplateReader {
                     )
                 }
                 result = .inAppDefault
-            // They are Google's console's to make, and need its services.
+            // Only Google's console can create these, and they need its services.
             case "rolloutValue", "personalizationValue", "experimentValue":
                 throw ConfigTemplateError(place, "\(member) is not supported")
             default: throw ConfigTemplateError(place, "\(member.shown) is not known")
@@ -416,9 +416,9 @@ struct TemplateReader {
         }
     }
 
-    // MARK: Texts
+    // MARK: Strings
 
-    /// The members of a message by the names of its fields.
+    /// Returns the members of a message by the names of its fields.
     private static func fields(
         _ message: JSONObject,
         _ place: String
@@ -462,7 +462,7 @@ struct TemplateReader {
     }
 }
 
-/// What the values of a parameter are.
+/// The type of a parameter's values.
 enum ValueType: String {
     case string = "STRING"
     case boolean = "BOOLEAN"
@@ -472,7 +472,7 @@ enum ValueType: String {
     func takes(_ text: String) -> Bool {
         switch self {
         case .string: true
-        // In any case: Firebase's console writes `TRUE`, and clients read it so.
+        // In any case: Firebase's console writes `TRUE`, and clients accept it.
         case .boolean:
             ["true", "false"].contains { text.utf8.count == $0.utf8.count && text.begins($0) }
         case .number: ConfigNumber(text) != nil

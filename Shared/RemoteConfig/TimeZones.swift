@@ -2,19 +2,19 @@ internal import Glibc
 internal import JSON
 internal import PushCore
 
-/// The time zones of the machine: the files of IANA's database, read as they are needed.
+/// The time zones of the machine: the files of IANA's database, read on demand.
 ///
-/// Foundation has them too, at the price of 40 MB in each executable. Postgres is asked by those who
-/// have a connection; what is checked here has none.
+/// Foundation has them too, but adds 40 MB to each executable. Code with a connection asks Postgres;
+/// the code that validates templates has none.
 struct TimeZones {
-    /// Where Debian's `tzdata` puts them.
+    /// The folder of Debian's `tzdata`.
     static let folder = "/usr/share/zoneinfo"
 
-    private var known: TextMap<ZoneRules?> = [:]
+    private var known: ExactStringMap<ZoneRules?> = [:]
 
-    /// The rules of a zone by its name, as in `Europe/Berlin`; `nil` where there is none.
+    /// Returns the rules of a zone by its name, as in `Europe/Berlin`; `nil` if it is unknown.
     mutating func zone(_ name: String) -> ZoneRules? {
-        // GMT has no rules, so it is there without the database as well.
+        // GMT has no rules, so it works without the database.
         if name == "GMT" || name == "UTC" || name == "Etc/GMT" || name == "Etc/UTC" {
             return .gmt
         }
@@ -25,7 +25,7 @@ struct TimeZones {
         return rules
     }
 
-    /// A letter in upper case, and nothing that leads out of the folder.
+    /// Whether the name begins with an upper-case letter, and cannot leave the folder.
     private static func isName(_ name: String) -> Bool {
         guard let first = name.utf8.first, (65...90).contains(first), name.utf8.count <= 64 else {
             return false
@@ -41,7 +41,7 @@ struct TimeZones {
         }
     }
 
-    /// The bytes of a file of at most 64 KiB; the largest of the database has 4.
+    /// Returns the bytes of a file of at most 64 KiB; the largest of the database has 4.
     private static func read(_ path: String) -> [UInt8]? {
         let file = unsafe open(path, O_RDONLY | O_CLOEXEC)
         guard file >= 0 else { return nil }

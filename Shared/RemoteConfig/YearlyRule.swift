@@ -1,4 +1,4 @@
-/// When clocks change each year, as POSIX writes it: `CET-1CEST,M3.5.0,M10.5.0/3`.
+/// The rule for the yearly changes of clocks, in POSIX' form: `CET-1CEST,M3.5.0,M10.5.0/3`.
 struct YearlyRule: Sendable {
     struct Summer: Sendable {
         let offset: Int64
@@ -6,14 +6,14 @@ struct YearlyRule: Sendable {
         let end: Change
     }
 
-    /// A day of the year, and seconds after its midnight, by the clock that is about to change.
+    /// A day of the year, and seconds after its midnight, by the clock before the change.
     struct Change: Sendable {
         enum Day: Sendable {
-            /// 1 to 365, where the 29th of February is never counted.
+            /// 1 to 365, without counting the 29th of February.
             case ofYear(Int64)
             /// 0 to 365.
             case sinceNewYear(Int64)
-            /// Of a month, the week (5: the last), and the day of the week, 0 being Sunday.
+            /// The month, the week (5: the last), and the day of the week, 0 being Sunday.
             case ofWeek(month: Int64, week: Int64, day: Int64)
         }
 
@@ -29,7 +29,7 @@ struct YearlyRule: Sendable {
         self.summer = summer
     }
 
-    /// - Returns: `nil` for what is no rule.
+    /// - Returns: `nil` if it is not a rule.
     init?(_ text: ArraySlice<UInt8>) {
         var reader = RuleReader(text)
         guard reader.skipName(), let west = reader.time() else { return nil }
@@ -55,13 +55,13 @@ struct YearlyRule: Sendable {
         let year = Self.year(ofDay: Self.floorDivide(time + standard, 86_400))
         let start = Self.second(of: summer.start, in: year) - standard
         let end = Self.second(of: summer.end, in: year) - summer.offset
-        // In the south summer is what lies outside.
+        // In the south, summer includes the turn of the year.
         let isSummer =
             start <= end ? time >= start && time < end : time >= start || time < end
         return isSummer ? summer.offset : standard
     }
 
-    /// When a change is due, in seconds since 1970 by a local clock.
+    /// Returns when a change happens, in seconds since 1970 by a local clock.
     private static func second(of change: Change, in year: Int64) -> Int64 {
         let newYear = days(beforeYear: year)
         let day: Int64
@@ -89,7 +89,7 @@ struct YearlyRule: Sendable {
         year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
     }
 
-    /// Days from 1970 to the first of January.
+    /// Returns the days from 1970 to the first of January.
     private static func days(beforeYear year: Int64) -> Int64 {
         let last = year - 1
         return last * 365 + floorDivide(last, 4) - floorDivide(last, 100) + floorDivide(last, 400)
@@ -124,7 +124,7 @@ private struct RuleReader {
         return true
     }
 
-    /// Letters, or anything between angle brackets.
+    /// Skips letters, or anything between angle brackets.
     mutating func skipName() -> Bool {
         if take("<") {
             rest = rest.drop { $0 != UInt8(ascii: ">") }
@@ -135,7 +135,7 @@ private struct RuleReader {
         return rest.count <= count - 3
     }
 
-    /// At most seven digits.
+    /// Reads at most seven digits.
     private mutating func number() -> Int64? {
         var value: Int64?
         while let digit = rest.first, (48...57).contains(digit), (value ?? 0) < 1_000_000 {
@@ -145,7 +145,7 @@ private struct RuleReader {
         return value
     }
 
-    /// `[+-]hh[:mm[:ss]]`, in seconds.
+    /// Reads `[+-]hh[:mm[:ss]]`, in seconds.
     mutating func time() -> Int64? {
         let sign: Int64 = take("-") ? -1 : 1
         if sign == 1 { _ = take("+") }
@@ -161,7 +161,7 @@ private struct RuleReader {
         return seconds <= 168 * 3600 ? sign * seconds : nil
     }
 
-    /// `,M3.5.0/2`
+    /// Reads a change such as `,M3.5.0/2`.
     mutating func change() -> YearlyRule.Change? {
         guard take(",") else { return nil }
         let day: YearlyRule.Change.Day

@@ -1,17 +1,17 @@
 internal import PushCore
 
-/// When the clocks of one time zone change: an instant's offset, and the instant of a local time.
+/// The clock changes of one time zone: an instant's offset, and the instant of a local time.
 ///
-/// Reads the second form of TZif (RFC 8536): the changes that were written down, and the rule for
-/// all times after the last of them.
+/// Reads the second form of TZif (RFC 8536): the list of changes, and the rule for all times after
+/// the last of them.
 struct ZoneRules: Sendable {
     static let gmt = ZoneRules(changes: [], first: 0, rule: .init(standard: 0, summer: nil))
 
-    /// Of seconds since 1970, rising, and the offset from then on.
+    /// The changes in seconds since 1970, ascending, with the offset from then on.
     private let changes: [(at: Int64, offset: Int64)]
-    /// Before the first change.
+    /// The offset before the first change.
     private let first: Int64
-    /// After the last.
+    /// The rule after the last change.
     private let rule: YearlyRule?
 
     private init(changes: [(at: Int64, offset: Int64)], first: Int64, rule: YearlyRule?) {
@@ -20,11 +20,11 @@ struct ZoneRules: Sendable {
         self.rule = rule
     }
 
-    /// - Returns: `nil` for what is no such file.
+    /// - Returns: `nil` if it is not such a file.
     init?(_ file: [UInt8]) {
         var reader = BytesReader(file)
         guard let old = reader.zoneHeader(),
-            // The first form, whose numbers have 32 bits, is passed over.
+            // The first form, with numbers of 32 bits, is skipped.
             reader.skip(old.bytes(ofTime: 4)), let header = reader.zoneHeader()
         else { return nil }
         var times: [Int64] = []
@@ -53,7 +53,7 @@ struct ZoneRules: Sendable {
         rule = YearlyRule(reader.footer())
     }
 
-    /// Seconds east of Greenwich, at so many seconds since 1970.
+    /// Returns the seconds east of Greenwich at this number of seconds since 1970.
     func offset(at time: Int64) -> Int64 {
         guard let last = changes.last else { return rule?.offset(at: time) ?? first }
         if time >= last.at { return rule?.offset(at: time) ?? last.offset }
@@ -66,9 +66,9 @@ struct ZoneRules: Sendable {
         return low == 0 ? first : changes[low - 1].offset
     }
 
-    /// When the clocks of this zone show the time. Of two such times it is the first; a time that
-    /// they leap over is counted on from before the leap.
-    func instant(of time: WallTime) -> Instant {
+    /// Returns when the clocks of this zone show the time. If they show it twice, it is the first;
+    /// a skipped time is counted with the offset before the change.
+    func instant(of time: LocalDateTime) -> Instant {
         let shown = time.inUTC.seconds
         let day: Int64 = 86_400
         let before = offset(at: shown - day)
@@ -110,7 +110,7 @@ private struct BytesReader {
         return source[place - count..<place]
     }
 
-    /// In network order, of 4 or 8 bytes.
+    /// Reads an integer of 4 or 8 bytes in network order.
     mutating func integer(_ count: Int) -> Int64? {
         guard let bytes = bytes(count) else { return nil }
         let value = bytes.reduce(0 as UInt64) { $0 << 8 | UInt64($1) }
@@ -134,7 +134,7 @@ private struct BytesReader {
         )
     }
 
-    /// What stands between the last two line ends.
+    /// Returns the text between the last two line ends.
     func footer() -> ArraySlice<UInt8> {
         source[place...].dropFirst().prefix { $0 != UInt8(ascii: "\n") }
     }

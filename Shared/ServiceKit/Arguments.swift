@@ -1,18 +1,18 @@
-/// What is wrong with a command line. The process ends with exit code 64 (`EX_USAGE`).
+/// An error of a command line. The process ends with exit code 64 (`EX_USAGE`).
 package struct ArgumentsError: Error, Equatable, CustomStringConvertible {
     package let description: String
     package init(_ description: String) { self.description = description }
 }
 
-/// Options and operands of one command, read strictly: an option that was not declared is an
-/// error, and so is an operand too many.
+/// Options and operands of one command, parsed strictly: an undeclared option is an error, and so
+/// is an operand too many.
 package struct Arguments: Sendable {
     /// One option as it is declared.
     package struct Option: Sendable {
         package enum Kind: Sendable {
             /// `--json`
             case flag
-            /// `--key <value>`; the last one wins nothing: twice is an error.
+            /// `--key <value>`; twice is an error.
             case value
             /// `--channel <value>`, any number of times.
             case values
@@ -21,7 +21,7 @@ package struct Arguments: Sendable {
         /// With its dashes: `--app-key-file`.
         package let name: String
         package let kind: Kind
-        /// What stands for the value in the help: `<file>`.
+        /// The placeholder for the value in the help: `<file>`.
         package let placeholder: String
         package let help: String
 
@@ -49,8 +49,8 @@ package struct Arguments: Sendable {
     package private(set) var operands: [String] = []
     private var given: [String: [String]] = [:]
 
-    /// Reads `words`, which come without the program's name; at most `maximumOperands` of them may
-    /// come without dashes.
+    /// Parses `words`, which do not include the program's name; at most `maximumOperands` of them
+    /// may come without dashes.
     package init(
         _ words: [String],
         options: [Option],
@@ -115,7 +115,7 @@ package struct Arguments: Sendable {
         return operands[index]
     }
 
-    /// One line an option, aligned.
+    /// Renders one line an option, aligned.
     package static func help(_ options: [Option]) -> String {
         let heads = options.map { option in
             option.placeholder.isEmpty ? option.name : "\(option.name) \(option.placeholder)"

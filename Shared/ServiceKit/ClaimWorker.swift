@@ -1,70 +1,69 @@
 package import EventLoop
 package import Observability
 
-/// The rounds of one who works on what it claims in Postgres: the next at once while there may be
-/// more; else asleep until its bell rings or it is time to look by itself; and after growing pauses
-/// while a round fails, which `/readyz` tells.
+/// Runs rounds that claim rows in Postgres: the next at once while there may be more, else after a
+/// wake-up or the poll interval. Retries a failed round with backoff and reports it to `/readyz`.
 package struct ClaimWorker: Sendable {
-    /// What comes after a round.
+    /// The time of the next round.
     package enum Next: Sendable {
         case again
-        /// Nothing more is to be claimed now.
+        /// Nothing more can be claimed now.
         case sleep(atMost: Duration)
     }
 
-    /// Sets up who is told of something new, and calls `ring` from anywhere.
+    /// Subscribes to changes, and calls `ring` from any thread.
     package typealias Listen =
         @Sendable (_ ring: @escaping @Sendable () -> Void) async throws -> Void
 
     private let cannot: StaticString
-    private let bell: Bell
+    private let wakeUp: WakeUp
     private let listen: Listen
     private let loop: EventLoop
     private let log: Log
     private let trouble = Trouble()
 
     /// - Parameters:
-    ///   - cannot: What does not happen while rounds fail, for people: "shards cannot be claimed".
-    ///   - bell: Rung where there is something new.
-    ///   - listen: Called before the first round; where it throws, that round has failed, and the next
-    ///     begins with it again. Not needed by who has his bell rung otherwise.
-    ///   - loop: Where the rounds run.
-    ///   - log: Told of each round that failed.
+    ///   - cannot: The consequence while rounds fail, for people: "shards cannot be claimed".
+    ///   - wakeUp: Signalled when there are new rows.
+    ///   - listen: Called before the first round; if it throws, that round has failed, and the next
+    ///     begins with it again. Not needed if the wakeUp is signalled otherwise.
+    ///   - loop: The loop of the rounds.
+    ///   - log: Gets each failed round.
     package init(
         _ cannot: StaticString,
-        wokenBy bell: Bell,
+        wokenBy wakeUp: WakeUp,
         listening listen: @escaping Listen = { _ in },
         on loop: EventLoop,
         log: Log
     ) {
         self.cannot = cannot
-        self.bell = bell
+        self.wakeUp = wakeUp
         self.listen = listen
         self.loop = loop
         self.log = log
     }
 
-    /// That the last round failed.
+    /// Returns the failure of the last round.
     package func notReadyReason() -> String? { trouble.reason }
 
-    /// Round after round, until the task is cancelled. What a round throws then, or a
-    /// `CancellationError`, is no failure.
+    /// Runs rounds until the task is cancelled. An error of a round after that, or a
+    /// `CancellationError`, is not a failure.
     package func run(
         isolation: isolated (any Actor)? = #isolation,
         _ round: () async throws -> Next
     ) async {
-        var pause = Pause()
+        var pause = ExponentialBackoff()
         var isListening = false
         while !Task.isCancelled {
             do {
                 if !isListening {
-                    try await listen { [loop, bell] in loop.execute { bell.ring() } }
+                    try await listen { [loop, wakeUp] in loop.execute { wakeUp.signal() } }
                     isListening = true
                 }
                 let next = try await round()
                 trouble.clear("\(cannot)")
-                pause = Pause()
-                if case .sleep(let limit) = next { await bell.wait(atMost: limit) }
+                pause = ExponentialBackoff()
+                if case .sleep(let limit) = next { await wakeUp.wait(atMost: limit) }
             } catch {
                 if Task.isCancelled || error is CancellationError { return }
                 trouble.set("\(cannot)")

@@ -1,31 +1,33 @@
-/// The word that was probably meant: the one that the fewest slips away from `word` (a letter too
-/// many, missing, another, or two the wrong way round), where a third of its letters at most are
-/// wrong, or it is the one that `word` begins. Case does not count.
+/// Returns the word that was probably meant: the one with the fewest mistypedArguments from `word` (an extra,
+/// missing or wrong letter, or two swapped), if at most a third of its letters are wrong, or the
+/// one that `word` begins. Case does not count.
 ///
-/// - Returns: `nil` where none is near, or `word` is longer than anybody types.
+/// - Returns: `nil` if none is near, or `word` is longer than anyone types.
 package func nearestWord(to word: String, among words: some Sequence<String>) -> String? {
     let given = Array(word.lowercased().utf8)
     guard (1...100).contains(given.count) else { return nil }
-    var best: (word: String, slips: Int)?
+    var best: (word: String, mistypedArguments: Int)?
     var begun: [String] = []
     for candidate in words where candidate.utf8.count <= 100 {
         let letters = Array(candidate.lowercased().utf8)
         if letters.starts(with: given) { begun.append(candidate) }
-        let count = slips(given, letters)
-        if count <= max(1, max(given.count, letters.count) / 3), count < best?.slips ?? .max {
+        let count = mistypedArguments(given, letters)
+        if count <= max(1, max(given.count, letters.count) / 3),
+            count < best?.mistypedArguments ?? .max
+        {
             best = (candidate, count)
         }
     }
     return best?.word ?? (begun.count == 1 && given.count >= 2 ? begun[0] : nil)
 }
 
-/// What stands behind an error: `; did you mean x?`, or nothing.
+/// Returns the suffix of an error message: `; did you mean x?`, or nothing.
 package func didYouMean(_ word: String, among words: some Sequence<String>) -> String {
     nearestWord(to: word, among: words).map { "; did you mean \($0)?" } ?? ""
 }
 
-/// Damerau's distance, of neighbours that are not touched again.
-private func slips(_ a: [UInt8], _ b: [UInt8]) -> Int {
+/// Returns Damerau's distance, with swaps of neighbours that are not edited again.
+private func mistypedArguments(_ a: [UInt8], _ b: [UInt8]) -> Int {
     var twoBack = [Int](repeating: 0, count: b.count + 1)
     var last = Array(0...b.count)
     for row in a.indices {

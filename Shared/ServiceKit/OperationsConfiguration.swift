@@ -2,20 +2,26 @@ internal import HTTPServer
 internal import Observability
 internal import Settings
 
-/// Where a service answers its operators.
+/// The address of a service's operations routes.
 package struct OperationsConfiguration: Sendable {
     /// `nil`: beside the service's own routes.
     let server: HTTPServerConfiguration?
-    /// Whether the routes have a port of their own, which a firewall can close to the world.
+    /// Whether the routes have a port of their own, which a firewall can close.
     package let isApart: Bool
 
-    /// Reads `OPERATIONS_PORT` (0: any free one; unset: the routes stand on `HTTP_PORT`).
+    /// Makes a configuration without a port for operators.
+    init() {
+        server = nil
+        isApart = false
+    }
+
+    /// Reads `OPERATIONS_PORT` (0: any free one; unset: the routes are on `HTTP_PORT`).
     ///
     /// - Parameters:
     ///   - reader: The environment.
-    ///   - ownPort: Of a service that serves nothing else: the default of `HTTP_PORT`, where it
-    ///     answers then.
-    /// - Throws: Where a variable cannot be used.
+    ///   - ownPort: The default of `HTTP_PORT` for a service without routes of its own, which then
+    ///     answers there.
+    /// - Throws: If a variable is invalid.
     init(_ reader: ConfigurationReader, ownPort: Int?) throws(ConfigurationError) {
         isApart = reader.isSet(ServiceVariable.operationsPort)
         if isApart {

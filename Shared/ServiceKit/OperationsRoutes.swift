@@ -3,16 +3,15 @@ internal import JSON
 internal import Observability
 
 extension Router {
-    /// What a service answers its operators beside its own routes; nothing where they have a port of
+    /// Adds the operations routes beside the service's own; does nothing if they have a port of
     /// their own (`OPERATIONS_PORT`).
     package mutating func addOperationsRoutes(_ runtime: ServiceRuntime) {
         if !runtime.operations.isApart { addOperations(runtime) }
     }
 
-    /// `GET /livez`: the process turns. `GET /readyz`: 200, or 503 with the name of each part that
-    /// is not ready. Why it is not, and what an operator should look at although it is, is told on a port of
-    /// the operators' own only. `GET /metrics`:
-    /// Prometheus' text. Their access log is at debug.
+    /// Adds `GET /livez`: the loop turns. `GET /readyz`: 200, or 503 with the name of each part
+    /// that is not ready. Reasons and warnings are only shown on a port for operators. `GET
+    /// /metrics`: Prometheus' text. Their access log is at debug.
     mutating func addOperations(_ runtime: ServiceRuntime) {
         let tellsReasons = runtime.operations.isApart
         on(.get, "/livez", logLevel: .debug) { _ in .text("ok\n") }

@@ -2,13 +2,13 @@ internal import HTTPServer
 internal import Observability
 internal import Settings
 
-/// `/livez`, `/readyz` and `/metrics` where nothing else is served. It stands first among the parts,
-/// so that it answers to the end.
+/// `/livez`, `/readyz` and `/metrics` for a service without other routes. It is the first of the
+/// parts, so that it answers until the end.
 final class OperationsServer: ServicePart {
     let name = "operations"
     private let server: HTTPServer
 
-    /// - Throws: What the listener's certificate is refused for.
+    /// - Throws: The error of the listener's certificate.
     init(_ configuration: HTTPServerConfiguration, _ runtime: ServiceRuntime) throws {
         server = try runtime.makeServer(
             configuration,

@@ -3,7 +3,7 @@ internal import Glibc
 package import Observability
 package import Settings
 
-/// How many loops a service runs.
+/// The number of loops of a service.
 package enum LoopCount: Sendable {
     case one
     /// One for each core that this process may use, sharing the service's port.
@@ -17,15 +17,15 @@ package enum LoopCount: Sendable {
     }
 }
 
-/// The whole life of a service. Never returns.
+/// Runs a service for its whole life. Never returns.
 ///
-/// Exit codes: 0 after a graceful stop, 1 when it failed while running, 64 for arguments it does
-/// not know, 78 when it could not be put together.
+/// Exit codes: 0 after a graceful stop, 1 if it failed while running, 64 for unknown arguments, 78
+/// if it could not start.
 ///
-/// `about` is one line for `--help`, `variables` those of the service's own. `reading` checks
-/// the configuration; nothing is started before it has succeeded. `parts` makes the parts in the
-/// order of their dependence. It must not wait for other systems: a part does that in its `run`,
-/// and says so in `notReadyReason`. `operationsPort` is for a service without routes of its own: the
+/// `about` is one line for `--help`, `variables` those of the service's own. `reading` validates
+/// the configuration; nothing starts before it has succeeded. `parts` makes the parts in the order
+/// of their dependence. It must not wait for other systems: a part does that in its `run`, and
+/// reports it by `notReadyReason`. `operationsPort` is for a service without routes of its own: the
 /// default of `HTTP_PORT`, where it answers its operators unless `OPERATIONS_PORT` is set.
 package func runService<Configuration: Sendable>(
     _ service: String,
@@ -81,7 +81,7 @@ package func runService<Configuration: Sendable>(
             fail(service, "failed", failure, exitCode: exitCode, format: format)
         }
         runtime.log.info("stopped")
-        // Not `exit`: its handlers would free what the loops' threads still use.
+        // Not `exit`: its handlers would free memory that the loops' threads still use.
         _exit(0)
     } catch {
         fail(service, "cannot start", error, exitCode: 78, format: format)
@@ -105,7 +105,7 @@ private struct ServiceLife {
         self.grace = grace
     }
 
-    /// - Returns: What made it fail, if anything did.
+    /// - Returns: The failure, if there was one.
     func run() async -> (any Error)? {
         let (endings, ending) = AsyncStream.makeStream(of: Ending.self)
         let loop = runtime.mainLoop
@@ -132,7 +132,7 @@ private struct ServiceLife {
         case .signal(let number):
             runtime.log.info("stopping", [.signal: .integer(Int(number))])
         case .part(let name, let error):
-            failure = error ?? ServiceFailure("the part \(name) ended by itself")
+            failure = error ?? ServiceFailure("the part \(name) ended unexpectedly")
             runtime.log.error(
                 "stopping after a failure",
                 [.part: .string(name), .error: .string("\(error.map { "\($0)" } ?? "ended")")]
@@ -141,7 +141,7 @@ private struct ServiceLife {
         }
         runtime.readiness.stopping()
         for loop in runtime.loops { loop.stopClock.begin(within: grace) }
-        endOfGrace(after: grace)
+        gracePeriodEnd(after: grace)
         for (part, task) in zip(parts, tasks).reversed() {
             task.cancel()
             await task.value
@@ -150,13 +150,13 @@ private struct ServiceLife {
         return failure
     }
 
-    /// A stop that takes too long ends the process all the same, and so does a second signal.
-    private func endOfGrace(after grace: Duration) {
+    /// Ends the process if a stop takes too long, or at a second signal.
+    private func gracePeriodEnd(after grace: Duration) {
         let (runtime, loop) = (runtime, runtime.mainLoop)
         loop.execute {
             loop.schedule(after: grace) {
                 runtime.log.critical(
-                    "stopped by force: SHUTDOWN_GRACE is over",
+                    "stopped by force: SHUTDOWN_GRACE has passed",
                     [.durationMilliseconds: .integer(Int(grace / .milliseconds(1)))]
                 )
                 _exit(1)
@@ -224,7 +224,7 @@ private func logFormat(_ reader: ConfigurationReader) throws -> LogFormat {
 
 private func defaultLogFormat() -> LogFormat { isatty(STDOUT_FILENO) == 1 ? .text : .json }
 
-/// In the format that was asked for, where that could be read.
+/// Reports a failure, in the configured format if that could be read.
 private func fail(
     _ service: String,
     _ message: StaticString,
@@ -252,7 +252,7 @@ private func raiseDescriptorLimit() -> Int {
     return Int(clamping: isRaised ? limit.rlim_max : before)
 }
 
-/// Counts and logs what holds a loop up for longer than 50 ms: all its connections wait that long.
+/// Counts and logs turns of a loop longer than 50 ms: all its connections wait that long.
 private func watchTurns(_ runtime: ServiceRuntime) {
     let late = runtime.metrics.counter(.loopTurnsLate)
     for loop in runtime.loops {

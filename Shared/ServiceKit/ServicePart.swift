@@ -3,16 +3,16 @@ package import Observability
 
 /// One part of a service: a pool, a consumer, a listener.
 ///
-/// A part may use those that stand before it. `run` ends when its task is cancelled, after its own
-/// drain; a part that ends by itself, or throws, ends the service.
+/// A part may use earlier ones. `run` ends when its task is cancelled, after its own drain; a part
+/// that ends by itself, or throws, ends the service.
 package protocol ServicePart: Sendable {
     var name: String { get }
     func run() async throws
 
-    /// Why the service should get no work now, for `/readyz`; `nil` when nothing is in the way.
+    /// Returns why the service should get no traffic now, for `/readyz`; `nil` if it is ready.
     func notReadyReason() -> String?
 
-    /// What an operator should look at while the service goes on, for `/readyz`'s detail; `nil`: nothing.
+    /// Returns a problem for the operator that does not stop the service, for `/readyz`'s detail.
     func warning() -> String?
 }
 
@@ -21,7 +21,7 @@ extension ServicePart {
     package func warning() -> String? { nil }
 }
 
-/// A part made of what a room offers, which knows nothing of services.
+/// A part made from closures, for modules that do not depend on services.
 package struct Part: ServicePart {
     package let name: String
     private let body: @Sendable () async throws -> Void
@@ -40,8 +40,8 @@ package struct Part: ServicePart {
         self.body = body
     }
 
-    /// A part that one kind of error ends for good, such as a schema that is too new: the operator is
-    /// told in the error's own words, and the service ends with 78.
+    /// Makes a part that one kind of error ends for good, such as a schema that is too new: the
+    /// operator gets the error's own message, and the service ends with 78.
     package init<Reason: Error & CustomStringConvertible>(
         _ name: String,
         notReady reason: @escaping @Sendable () -> String?,
@@ -63,8 +63,8 @@ package struct Part: ServicePart {
     package func warning() -> String? { concern() }
 }
 
-/// An end of the service that its operator must hear of in words, with the exit code to use: 78
-/// for what the operator must mend, 1 for what may be over at the next start.
+/// A failure of the service with a message for the operator and the exit code: 78 for an error that
+/// the operator must fix, 1 for one that the next start may not meet.
 package struct ServiceFailure: Error, CustomStringConvertible {
     package let description: String
     package let exitCode: Int32
@@ -75,7 +75,7 @@ package struct ServiceFailure: Error, CustomStringConvertible {
     }
 }
 
-/// What `runService` hands to the wiring.
+/// The context that `runService` passes to the wiring.
 package struct ServiceRuntime: Sendable {
     package let service: String
     package let loops: [EventLoop]
@@ -85,11 +85,42 @@ package struct ServiceRuntime: Sendable {
     package let operations: OperationsConfiguration
     package let descriptors: DescriptorBudget
 
-    /// The loop of what exists once a process.
+    /// Makes a runtime without a process of its own, which logs nothing.
+    package init(_ service: String, on loop: EventLoop) {
+        self.init(
+            service: service,
+            loops: [loop],
+            log: .disabled,
+            metrics: Metrics(),
+            readiness: Readiness(),
+            operations: OperationsConfiguration(),
+            descriptors: DescriptorBudget(total: DescriptorBudget.assumedTotal)
+        )
+    }
+
+    init(
+        service: String,
+        loops: [EventLoop],
+        log: Log,
+        metrics: Metrics,
+        readiness: Readiness,
+        operations: OperationsConfiguration,
+        descriptors: DescriptorBudget
+    ) {
+        self.service = service
+        self.loops = loops
+        self.log = log
+        self.metrics = metrics
+        self.readiness = readiness
+        self.operations = operations
+        self.descriptors = descriptors
+    }
+
+    /// The loop of everything that exists once a process.
     package var mainLoop: EventLoop { loops[0] }
 }
 
-/// Whether the service may get work, and if not, why.
+/// Whether the service may get traffic, and if not, why.
 package final class Readiness: Sendable {
     private enum State {
         case starting, running, stopping
@@ -112,7 +143,7 @@ package final class Readiness: Sendable {
         lock.withLock { unsafe state = .stopping }
     }
 
-    /// Each part that is not ready, with its reason; empty when the service is.
+    /// Returns each part that is not ready, with its reason; empty if the service is ready.
     package func problems() -> [(part: String, reason: String)] {
         let (state, parts) = lock.withLock { unsafe (self.state, self.parts) }
         switch state {
@@ -125,8 +156,7 @@ package final class Readiness: Sendable {
         }
     }
 
-    /// Each part with something that an operator should look at; whether the service is ready is another
-    /// question.
+    /// Returns each part with a warning for the operator, whether or not the service is ready.
     package func warnings() -> [(part: String, reason: String)] {
         lock.withLock { unsafe parts }.compactMap { part in
             part.warning().map { (part.name, $0) }

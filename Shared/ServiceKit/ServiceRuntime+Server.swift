@@ -7,13 +7,13 @@ extension ServiceRuntime {
     /// logs how many that is.
     ///
     /// - Parameters:
-    ///   - configuration: Its `maximumConnections` is lowered where descriptors are fewer.
-    ///   - listener: Whom it serves.
-    ///   - loops: Those it runs on; they share the limit.
+    ///   - configuration: Its `maximumConnections` is lowered if there are fewer descriptors.
+    ///   - listener: Its clients: callers or operators.
+    ///   - loops: Its loops; they share the limit.
     ///   - log: Gets its lines instead of the service's log.
     ///   - makeRouter: Called once for each loop.
     /// - Returns: The server, which does not listen yet.
-    /// - Throws: `HTTPServerError` when the certificate cannot be used.
+    /// - Throws: `HTTPServerError` if the certificate is invalid.
     package func makeServer(
         _ configuration: HTTPServerConfiguration,
         for listener: DescriptorBudget.Listener,

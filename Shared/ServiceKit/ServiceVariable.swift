@@ -2,13 +2,14 @@ internal import HTTPServer
 internal import Observability
 package import Settings
 
-/// What every service reads for itself.
+/// The variables that every service reads itself.
 package enum ServiceVariable {
     package static let shutdownGrace = Setting<Duration>(
         "SHUTDOWN_GRACE",
         in: .milliseconds(100)...Duration.seconds(3600),
         default: .seconds(25),
-        "from SIGTERM to the end; what a dispatcher has not been answered when most of it is over goes"
+        "from SIGTERM to the end; what a dispatcher has not been answered when most of it is"
+            + " over goes"
             + " back, and may ring twice"
     )
     static let operationsPort = Setting<Int>(
@@ -16,7 +17,8 @@ package enum ServiceVariable {
         in: HTTPServerConfiguration.Variable.ports,
         default: nil,
         none: "HTTP_PORT",
-        "where /livez, /readyz and /metrics are; set, they are nowhere else; 0: any free port, its line"
+        "port of /livez, /readyz and /metrics; if set, no other port has them; 0: any free"
+            + " port, its line"
             + " \"listening\" has the surface operations"
     )
     static let logLevel = Setting<LogLevel>(
@@ -24,22 +26,22 @@ package enum ServiceVariable {
         takes: LogLevel.allCases.map(\.name).joined(separator: ", "),
         default: .info,
         shown: LogLevel.info.name,
-        "the least that is logged",
+        "minimum level of log lines",
         parse: LogLevel.init(name:)
     )
     static let logFormat = Setting<LogFormat>(
         "LOG_FORMAT",
         default: nil,
         shown: "json; text on a terminal",
-        "one line each, to standard output"
+        "format of the log lines on standard output"
     )
 
-    /// Those of a service, in the order in which people are told them.
+    /// Returns the variables of a service, in the order of the help.
     ///
     /// - Parameters:
-    ///   - own: What the service reads itself.
+    ///   - own: The variables of the service itself.
     ///   - operationsPort: As `runService` takes it.
-    /// - Returns: All that `--help` tells of the service.
+    /// - Returns: All variables in the service's `--help`.
     package static func all(
         beside own: [SettingEntry],
         operationsPort: Int? = nil

@@ -1,6 +1,6 @@
 import Observability
 
-/// What keeps a part from its work now, as `/readyz` tells it. From any thread.
+/// The reasons why a part is not ready, as `/readyz` reports them. Thread-safe.
 package final class Trouble: Sendable {
     private let lock = Lock()
     nonisolated(unsafe) private var reasons: [String] = []

@@ -1,15 +1,15 @@
 internal import Glibc
 
-/// Reads variables: from the environment, else from the file that `CARILLON_CONFIG` names, which
-/// holds `NAME=value` lines. An empty value counts as none.
+/// Reads variables: from the environment, else from the file named by `CARILLON_CONFIG`, which has
+/// `NAME=value` lines. An empty value counts as unset.
 package struct ConfigurationReader: Sendable {
     private let values: [String: String]
-    /// Those set to an empty text, which for `HTTP_PORT` means "none".
+    /// The variables set to an empty string, which for `HTTP_PORT` means "none".
     private let empty: Set<String>
     private let asked: (@Sendable (String) -> Void)?
 
-    /// `asked` is told the name of each variable that is read, for a test that nothing is read
-    /// which `--help` does not name.
+    /// Makes a reader; `asked` gets the name of each variable that is read, for a test that
+    /// `--help` names all of them.
     package init(_ variables: [String: String], asked: (@Sendable (String) -> Void)? = nil) {
         values = variables.filter { !$0.value.isEmpty }
         empty = Set(variables.filter { $0.value.isEmpty }.keys)
@@ -19,10 +19,10 @@ package struct ConfigurationReader: Sendable {
     package static let file = Setting<String>(
         "CARILLON_CONFIG",
         takes: "the path of a file of NAME=value lines",
-        "variables, where the environment does not say otherwise"
+        "variables in a file; the environment wins"
     )
 
-    /// - Throws: `ConfigurationError` when the file cannot be read or has a line that is not
+    /// - Throws: `ConfigurationError` if the file cannot be read or has a line that is not
     ///   `NAME=value`, blank or a comment.
     package static func ofProcess() throws(ConfigurationError) -> ConfigurationReader {
         let environment = readEnvironment()
@@ -62,7 +62,7 @@ package struct ConfigurationReader: Sendable {
 
     // MARK: Values
 
-    /// What the variable says, else its default.
+    /// Returns the value of the variable, else its default.
     package func value<Value>(of setting: Setting<Value>) throws(ConfigurationError) -> Value {
         if let value = try optional(setting) { return value }
         guard let fallback = setting.fallback else {
@@ -71,7 +71,7 @@ package struct ConfigurationReader: Sendable {
         return fallback
     }
 
-    /// What the variable says; `nil` where it is not set, whatever its default.
+    /// Returns the value of the variable; `nil` if it is not set, whatever its default.
     package func optional<Value>(_ setting: Setting<Value>) throws(ConfigurationError) -> Value? {
         asked?(setting.name)
         guard let text = values[setting.name] else { return nil }
@@ -80,12 +80,12 @@ package struct ConfigurationReader: Sendable {
 
     package func isSet<Value>(_ setting: Setting<Value>) -> Bool { values[setting.name] != nil }
 
-    /// Whether it is there, with an empty text.
+    /// Whether it is set to an empty string.
     package func isSetEmpty<Value>(_ setting: Setting<Value>) -> Bool {
         empty.contains(setting.name)
     }
 
-    /// Every variable of the family, by the rest of its name.
+    /// Returns every variable of the family, by the rest of its name.
     package func all(of family: SettingFamily) -> [String: String] {
         asked?(family.entry.name)
         var found: [String: String] = [:]

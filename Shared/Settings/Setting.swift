@@ -1,22 +1,22 @@
-// Settings: a variable is declared once, as a value, by the room that reads it. The check at start,
-// `--help` and the table of deploy/guides/variables.md come from the declaration. No state, no I/O
-// but reading the environment and the file that it names.
+// Settings: a variable is declared once, as a value, by the module that reads it. The check at
+// start, `--help` and the table of deploy/guides/variables.md come from the declaration. No state,
+// and no I/O except reading the environment and the file that it names.
 
-/// What people are told of one variable.
+/// The documentation of one variable.
 package struct SettingEntry: Sendable, Hashable {
     package let name: String
     /// Its range and unit: `1 to 100000`, `100ms to 1h`, `true or false`.
     package let takes: String
-    /// As one would write it; `required`; empty: none.
+    /// The default as an operator would write it; `required`; empty: none.
     package let fallback: String
     package let meaning: String
 }
 
-/// One variable, declared. `ConfigurationReader` reads it.
+/// The declaration of one variable. `ConfigurationReader` reads it.
 package struct Setting<Value: Sendable>: Sendable {
     package let entry: SettingEntry
     package let fallback: Value?
-    /// An error says what is taken, and for a secret nothing of its value.
+    /// Parses a value. An error says what is accepted, and for a secret nothing of its value.
     let parse: @Sendable (String) throws(ConfigurationError) -> Value
 
     package var name: String { entry.name }
@@ -24,10 +24,10 @@ package struct Setting<Value: Sendable>: Sendable {
     /// - Parameters:
     ///   - name: The variable.
     ///   - takes: Its range and unit.
-    ///   - fallback: What stands in for it where it is not set.
-    ///   - shown: The default as people are told it.
-    ///   - meaning: What it does, and what goes wrong at the extremes.
-    ///   - parse: The value of a text; `nil` is refused with `takes`.
+    ///   - fallback: The value if it is not set.
+    ///   - shown: The default in the documentation.
+    ///   - meaning: Its effect, and the effect of extreme values.
+    ///   - parse: Returns the value of a string; `nil` is refused with `takes`.
     package init(
         _ name: String,
         takes: String,
@@ -40,14 +40,14 @@ package struct Setting<Value: Sendable>: Sendable {
         self.fallback = fallback
         self.parse = { (text) throws(ConfigurationError) in
             guard let value = parse(text) else {
-                throw ConfigurationError(name, "is \"\(text)\"; it takes \(takes)")
+                throw ConfigurationError(name, "is \"\(text)\"; expected \(takes)")
             }
             return value
         }
     }
 
-    /// A variable without a default, of which errors show nothing. `read` throws what is wrong with
-    /// a value, without it.
+    /// Declares a variable without a default, whose errors show nothing. `read` throws the error of
+    /// a value, without the value.
     package static func secret(
         _ name: String,
         takes: String,
@@ -77,7 +77,7 @@ package struct Setting<Value: Sendable>: Sendable {
     }
 }
 
-/// Variables that begin alike, such as librdkafka's properties.
+/// Variables with a common prefix, such as librdkafka's properties.
 package struct SettingFamily: Sendable {
     package let prefix: String
     package let entry: SettingEntry
@@ -97,7 +97,7 @@ extension Setting where Value == Int {
         case count
     }
 
-    /// `none` is what people are told of a variable without a default: `no limit`.
+    /// Declares an integer; `none` is the documentation of a missing default: `no limit`.
     package init(
         _ name: String,
         in range: ClosedRange<Int>,
@@ -122,7 +122,7 @@ extension Setting where Value == Int {
 }
 
 extension Setting where Value == Duration {
-    /// A duration carries its unit: `500ms`, `25s`, `10m`, `2h`, `7d`.
+    /// Declares a duration with its unit: `500ms`, `25s`, `10m`, `2h`, `7d`.
     package init(
         _ name: String,
         in range: ClosedRange<Duration>,
@@ -160,7 +160,7 @@ extension Setting where Value == Bool {
 }
 
 extension Setting where Value == String {
-    /// `shown` is the default as people are told it, where it is made of another variable.
+    /// Declares a string; `shown` is the documented default, if it derives from another variable.
     package init(
         _ name: String,
         takes: String,
@@ -177,7 +177,7 @@ extension Setting where Value == String {
         ) { $0 }
     }
 
-    /// The path of a file that can be read as text.
+    /// Declares the path of a readable text file.
     package static func file(_ name: String, takes: String, _ meaning: String) -> Setting {
         Setting(
             entry: SettingEntry(name: name, takes: takes, fallback: "", meaning: meaning),
@@ -192,7 +192,7 @@ extension Setting where Value == String {
 }
 
 extension Setting where Value == [String] {
-    /// A comma list, without blanks and empty members.
+    /// Declares a comma-separated list, without blanks and empty members.
     package init(
         _ name: String,
         takes: String,
@@ -228,13 +228,13 @@ extension Setting where Value: RawRepresentable & CaseIterable, Value.RawValue =
     }
 }
 
-// MARK: Texts
+// MARK: Parsing and rendering
 
 package func commaList(_ text: String) -> [String] {
     text.split(separator: ",").map { trimmed($0) }.filter { !$0.isEmpty }
 }
 
-/// A duration with its unit, or `nil`.
+/// Parses a duration with its unit; `nil` if it is invalid.
 package func parseDuration(_ text: String) -> Duration? {
     let digits = text.prefix { $0.isASCII && $0.isNumber }
     guard !digits.isEmpty, digits.count <= 12, let number = Int64(digits) else { return nil }
@@ -248,7 +248,7 @@ package func parseDuration(_ text: String) -> Duration? {
     }
 }
 
-/// As `parseDuration` reads it, in the largest unit that says it whole.
+/// Renders a duration for `parseDuration`, in the largest unit that divides it.
 package func durationText(_ duration: Duration) -> String {
     let milliseconds = Int(duration / .milliseconds(1))
     let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)]
@@ -258,7 +258,7 @@ package func durationText(_ duration: Duration) -> String {
     return "\(milliseconds)ms"
 }
 
-/// `1 MiB` where it is so many whole ones.
+/// Renders bytes as `1 MiB` if they are a whole number of units.
 private func byteText(_ count: Int) -> String {
     for (unit, shift) in [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)] {
         let size = 1 << shift

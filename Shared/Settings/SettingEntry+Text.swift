@@ -1,5 +1,5 @@
 extension SettingEntry {
-    /// What `--help` says of variables: each with its default, and below it what it takes and means.
+    /// Renders variables for `--help`: each with its default, and below it its values and meaning.
     package static func help(_ entries: [SettingEntry]) -> String {
         entries.map { entry in
             let head =
@@ -13,8 +13,8 @@ extension SettingEntry {
         }.joined(separator: "\n")
     }
 
-    /// The variables of several executables as the rows of a Markdown table: one that several
-    /// declare alike is one row, and what else bears its name comes right behind it.
+    /// Renders the variables of several executables as the rows of a Markdown table: equal
+    /// declarations share one row, and other declarations of the same name follow it.
     package static func table(_ services: [(name: String, entries: [SettingEntry])]) -> String {
         var order: [String] = []
         var rows: [String: [(entry: SettingEntry, readers: [String])]] = [:]

@@ -1,12 +1,12 @@
 internal import Glibc
 
-/// The whole of a file of at most 1 MiB as text, or `nil` where it cannot be read.
+/// Reads a file of at most 1 MiB as text, or returns `nil` if it cannot be read.
 package func readTextFile(_ path: String) -> String? {
     guard let bytes = readFile(path, maximumBytes: 1 << 20) else { return nil }
     return String(validating: bytes, as: UTF8.self)
 }
 
-/// The whole of a file, or `nil` where it cannot be read or is larger than `maximumBytes`.
+/// Reads a file, or returns `nil` if it cannot be read or is larger than `maximumBytes`.
 package func readFile(_ path: String, maximumBytes: Int) -> [UInt8]? {
     let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }

@@ -1,9 +1,9 @@
 internal import CExpat
 
-/// One element of an XML document, with all that is in it.
+/// One element of an XML document, with its content.
 ///
-/// Authority: expat reads; this room bounds it. A document type declaration is refused, so there are
-/// no entities but XML's own five, nothing expands, and nothing is fetched. Values, no states.
+/// Authority: expat parses; this module limits it. A document type declaration is refused: only XML's
+/// own five entities exist, nothing expands, and nothing is fetched. Values, no states.
 package struct XMLElement: Sendable, Equatable {
     package struct Attribute: Sendable, Equatable {
         package var name: String
@@ -13,23 +13,23 @@ package struct XMLElement: Sendable, Equatable {
 
     /// The local name, without its prefix.
     package var name: String
-    /// The namespace's URI, where the name is in one.
+    /// The namespace's URI, if the name has one.
     package var namespace: String?
     package var attributes: [Attribute] = []
     package var children: [XMLElement] = []
-    /// The character data that stands directly in this element, joined.
+    /// The character data directly in this element, joined.
     package var text = ""
 
-    /// The value of the first attribute of that local name.
+    /// Returns the value of the first attribute with that local name.
     package func attribute(_ name: String) -> String? {
         attributes.first { $0.name == name }?.value
     }
 
-    /// The first child of that local name.
+    /// Returns the first child with that local name.
     package func child(_ name: String) -> XMLElement? { children.first { $0.name == name } }
 }
 
-/// Why a text is not XML that we take. Safe to show: it holds nothing of the text.
+/// Why a document is not accepted as XML. Safe to show: it contains nothing of the document.
 package struct XMLError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The first line is 1.
     package let line: Int
@@ -44,14 +44,14 @@ package struct XMLError: Error, Equatable, Sendable, CustomStringConvertible {
 }
 
 extension XMLElement {
-    /// Reads one document.
+    /// Parses one document.
     ///
     /// - Parameters:
     ///   - bytes: In UTF-8, or the encoding that it declares.
-    ///   - maximumDepth: How many elements may be open at once.
+    ///   - maximumDepth: The most elements that may be open at once.
     ///   - maximumBytes: A longer document is refused unread.
     /// - Returns: The root.
-    /// - Throws: `XMLError` for what is not well-formed, has a document type, or exceeds a bound.
+    /// - Throws: `XMLError` if it is not well-formed, has a document type, or exceeds a limit.
     package static func parse(
         _ bytes: [UInt8],
         maximumDepth: Int = 64,
@@ -68,7 +68,8 @@ extension XMLElement {
     }
 }
 
-/// Joins a namespace's URI and a local name in what expat reports; no XML name holds it.
+/// The separator of a namespace's URI and a local name in expat's output; it is never in an XML
+/// name.
 private let namespaceSeparator: UInt8 = 0x0C
 
 /// Sole owner of one `XML_Parser`, for one document.
@@ -85,7 +86,7 @@ private final class ParserHandle {
 
     deinit { unsafe XML_ParserFree(pointer) }
 
-    /// Reads all of it. The builder is only borrowed: the caller keeps it alive.
+    /// Parses the whole document. The builder is only borrowed: the caller keeps it alive.
     func run(_ bytes: [UInt8], _ builder: TreeBuilder) throws(XMLError) -> XMLElement {
         unsafe XML_SetUserData(pointer, Unmanaged.passUnretained(builder).toOpaque())
         unsafe XML_SetElementHandler(pointer, elementStarted, elementEnded)
@@ -113,7 +114,7 @@ private final class ParserHandle {
     func stop() { unsafe _ = XML_StopParser(pointer, 0) }
 }
 
-/// Puts the tree together while expat reads.
+/// Builds the tree while expat parses.
 private final class TreeBuilder {
     private let parser: ParserHandle
     private let maximumDepth: Int

@@ -1,8 +1,10 @@
 internal import EventLoop
 internal import FoundationEssentials
+import InstallationStorage
 internal import JSON
 internal import PushCore
 internal import PushStorage
+import Storage
 
 /// `audience channel APP CHANNEL`: reads every installation of a channel as the stores give them,
 /// and prints how many there were a second, also with the time that it took to find out where the

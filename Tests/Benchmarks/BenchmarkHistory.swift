@@ -2,6 +2,8 @@ internal import EventLoop
 internal import JSON
 internal import PushCore
 internal import PushStorage
+import Storage
+import StorageAdmin
 
 /// `history DAYS`: has Carillon's maintenance make the partitions of so many past days, as it would have
 /// made them then.

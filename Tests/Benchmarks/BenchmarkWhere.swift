@@ -1,7 +1,9 @@
 internal import EventLoop
+import InstallationStorage
 internal import JSON
 internal import PushCore
 internal import PushStorage
+import Storage
 
 /// `where APP COUNT`: asks the installations of an app, made by `deploy/bench where`, by conditions,
 /// one after another, and prints how long that took, in milliseconds.

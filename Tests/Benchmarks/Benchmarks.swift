@@ -1,7 +1,7 @@
 internal import FoundationEssentials
 internal import Glibc
 
-/// Measures rooms for `deploy/bench`, which compares them with the best of their field in the same
+/// Measures modules for `deploy/bench`, which compares them with the best of their field in the same
 /// run, and is the other side of the services that it measures whole. Prints one JSON object.
 ///
 /// One call is one round: `deploy/bench` takes turns with the other side and compares medians, as

@@ -1,3 +1,4 @@
+import Foundation
 import ServiceKit
 import Support
 import Testing
@@ -10,10 +11,43 @@ struct CommandTableTests {
     func found() {
         for command in CommandTable.all {
             #expect(CommandTable.find(command.words)?.name == command.name)
-            #expect(command.operands.count >= command.requiredOperands)
+            #expect((0...command.operands.count).contains(command.requiredOperands))
             let names = command.allOptions.map(\.name)
             #expect(Set(names).count == names.count, "\(command.name)")
         }
+    }
+
+    @Test("Words and operands are read from how a command is written")
+    func read() throws {
+        let command = Command("app tell <app> [<push id>] …", "Tell", options: []) { _, _ in 0 }
+        #expect(command.words == ["app", "tell"])
+        #expect(command.operands == ["app", "push id"] && command.requiredOperands == 1)
+        #expect(command.usage == "carillon app tell <app> [<push id>] …")
+        #expect(try command.arguments(["a", "b", "c"]).operands == ["a", "b", "c"])
+        #expect(throws: ArgumentsError("app is missing")) { try command.arguments([]) }
+        let one = Command("show [<app>]", "Show") { _, _ in 0 }
+        #expect(one.words == ["show"] && one.requiredOperands == 0)
+        #expect(one.usage == "carillon show [<app>] [options]")
+        #expect(throws: ArgumentsError("unexpected \"b\"")) { try one.arguments(["a", "b"]) }
+    }
+
+    @Test("A summary is one short imperative sentence", arguments: CommandTable.all.map(\.name))
+    func summaries(command: String) throws {
+        let summary = try #require(CommandTable.all.first { $0.name == command }).summary
+        #expect(summary.contains(#/^[A-Z][a-z]+ /#), "a verb comes first")
+        #expect(summary.contains(#/^[A-Z][a-z]*[^s ] /#), "the verb is imperative")
+        #expect(summary.count <= 72 && !summary.hasSuffix("."))
+    }
+
+    @Test("The help of every command is as recorded")
+    func recorded() throws {
+        let file = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "help.txt")
+        let help = CommandTable.all.map(\.help).joined(separator: "\n")
+        if ProcessInfo.processInfo.environment["CARILLON_RENEW_HELP"] == "1" {
+            try help.write(to: file, atomically: true, encoding: .utf8)
+        }
+        let recorded = try String(contentsOf: file, encoding: .utf8)
+        #expect(recorded == help, "CARILLON_RENEW_HELP=1 records it again")
     }
 
     @Test("Every command is in the help")

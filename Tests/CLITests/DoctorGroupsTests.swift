@@ -11,7 +11,7 @@ import Testing
 @Suite("The doctor asks for each group", .timeLimit(.minutes(1)))
 struct DoctorGroupsTests {
     private func withDoctor(
-        groups: [KafkaTopicReader: String] = [:],
+        groups: [ConsumerRole: String] = [:],
         _ body: (inout Doctor, MockKafkaCluster, KafkaCluster) async throws -> Void
     ) async throws {
         let mock = try MockKafkaCluster()
@@ -61,19 +61,19 @@ struct DoctorGroupsTests {
         let names = [
             "p.ingest.Weather", "p.ingestWeather", "q.ingest.Weather", "p.ingest.SegmentTrack",
         ]
-        let read = names.filter { KafkaTopicReader.ingest.reads($0, of: KafkaTopics(prefix: "p.")) }
+        let read = names.filter { ConsumerRole.ingest.reads($0, of: KafkaTopics(prefix: "p.")) }
         #expect(read == ["p.ingest.Weather", "p.ingest.SegmentTrack"])
     }
 
     @Test("The groups of one KAFKA_GROUP_ID for all services are those that can work together")
     func shared() {
-        let groups = KafkaTopicReader.allCases.map { $0.group(under: "shop") }
+        let groups = ConsumerRole.allCases.map { $0.group(under: "shop") }
         #expect(groups == ["shop", "shop", "shop-config", "shop-sync", "shop-ingest"])
-        #expect(KafkaTopicReader.ingest.group(under: "my-ingest") == "my-ingest")
-        #expect(KafkaTopicReader.ingest.formerGroup(under: "my-ingest") == nil)
-        #expect(KafkaTopicReader.ingest.formerGroup(under: "shop") == "shop")
-        #expect(KafkaTopicReader.pushConfig.formerGroup(under: "shop") == "shop")
-        #expect(KafkaTopicReader.allCases.map(\.defaultGroup).last == "carillon-ingest")
+        #expect(ConsumerRole.ingest.group(under: "my-ingest") == "my-ingest")
+        #expect(ConsumerRole.ingest.formerGroup(under: "my-ingest") == nil)
+        #expect(ConsumerRole.ingest.formerGroup(under: "shop") == "shop")
+        #expect(ConsumerRole.pushConfig.formerGroup(under: "shop") == "shop")
+        #expect(ConsumerRole.allCases.map(\.defaultGroup).last == "carillon-ingest")
     }
 
     @Test("A topic that is missing is passed over")
@@ -109,7 +109,7 @@ struct DoctorGroupsTests {
             let start = ContinuousClock.now
             try await doctor.examineGroups(cluster, timeout: .milliseconds(500))
             #expect(.now - start < .seconds(10))
-            #expect(doctor.findings.map(\.status) == KafkaTopicReader.allCases.map { _ in .failed })
+            #expect(doctor.findings.map(\.status) == ConsumerRole.allCases.map { _ in .failed })
             #expect(doctor.hasFailures)
             #expect(doctor.lags.isEmpty)
         }

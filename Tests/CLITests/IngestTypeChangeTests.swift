@@ -1,7 +1,7 @@
+import IngestStorage
 import JSON
 import JSONSchema
 import PushCore
-import PushStorage
 import ServiceKit
 import Testing
 
@@ -49,7 +49,7 @@ struct IngestTypeChangeTests {
         for schema in [Self.schema, reordered] {
             let change = try change(schema)
             #expect(!change.isChange && !change.isNewVersion && change.nextVersion == 3)
-            #expect(change.sentence(isRehearsal: false).contains("version 3 already"))
+            #expect(change.sentence(isDryRun: false).contains("version 3 already"))
         }
     }
 
@@ -60,14 +60,14 @@ struct IngestTypeChangeTests {
             try change(subject: nil),
         ] {
             #expect(change.isChange && !change.isNewVersion && change.nextVersion == 3)
-            #expect(change.sentence(isRehearsal: true).hasPrefix("would change"))
+            #expect(change.sentence(isDryRun: true).hasPrefix("would change"))
         }
     }
 
     @Test("A new type is version 1, another schema the next")
     func versions() throws {
         #expect(try change(from: nil).nextVersion == 1)
-        #expect(try change(from: nil).sentence(isRehearsal: true).contains("version 1"))
+        #expect(try change(from: nil).sentence(isDryRun: true).contains("version 1"))
         let wider: JSONValue = [
             "type": "object", "required": ["_id"],
             "properties": [

@@ -43,6 +43,14 @@ struct ProgressMeterTests {
         #expect(meter([(100, 0), (50, 1)]).rate == 0)
     }
 
+    @Test("What is done is told with its share, which is never more than all")
+    func shares() {
+        #expect(ProgressMeter.share(0, of: 0) == "0/0")
+        #expect(ProgressMeter.share(12, of: 40) == "12/40 (30.0 %)")
+        #expect(ProgressMeter.share(2, of: 3) == "2/3 (66.6 %)")
+        #expect(ProgressMeter.share(41, of: 40) == "41/40 (100.0 %)")
+    }
+
     @Test(
         "A time left is told in its two largest units",
         arguments: [

@@ -13,7 +13,7 @@ struct ClientTests {
             String(decoding: news, as: UTF8.self) == "{\"latestTemplateVersionNumber\":\"8\"}\n"
         )
         #expect(ConfigStream.Form.lines.beat == Array("\n".utf8))
-        let last = ConfigStream.Form.lines.farewell(at: 8, retryAfter: 12)
+        let last = ConfigStream.Form.lines.closingEvent(at: 8, retryAfter: 12)
         #expect(last.last == UInt8(ascii: "\n") && !last.dropLast().contains(UInt8(ascii: "\n")))
         let object = try JSONValue.parse(last)
         #expect(object == ["latestTemplateVersionNumber": "8", "retryIntervalSeconds": 12])
@@ -30,7 +30,7 @@ struct ClientTests {
         )
         #expect(news.hasSuffix("\n\n"))
         #expect(form.beat == Array(":\n\n".utf8))
-        #expect(form.farewell(at: 8, retryAfter: 12) == Array("retry: 12000\n\n".utf8))
+        #expect(form.closingEvent(at: 8, retryAfter: 12) == Array("retry: 12000\n\n".utf8))
     }
 
     @Test(

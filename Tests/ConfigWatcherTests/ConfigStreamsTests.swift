@@ -1,9 +1,9 @@
+import ConfigStorage
 import EventLoop
 import HTTPServer
 import JSON
 import Observability
 import PushCore
-import PushStorage
 import Support
 import Synchronization
 import Testing

@@ -1,9 +1,9 @@
-import Door
+import ConfigStorage
 import EventLoop
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
-import PushStorage
 import RemoteConfig
 import Testing
 

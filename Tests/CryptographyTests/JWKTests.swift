@@ -50,7 +50,7 @@ struct JWKTests {
         for (token, algorithm) in [
             (Self.es256Token, JWTAlgorithm.es256), (Self.rs256Token, .rs256),
         ] {
-            let token = try UnprovedToken(token)
+            let token = try UnverifiedToken(token)
             #expect(token.algorithm == algorithm)
             let candidates = set.candidates(kid: nil, algorithm: algorithm)
             #expect(candidates.count == 1 && candidates.allSatisfy(token.isSigned))
@@ -68,7 +68,7 @@ struct JWKTests {
         #expect(again.json == set.json && again.keys.map(\.kid) == ["one", "two"])
         #expect(set.json["keys"]?[0]?.object?.keys.sorted() == ["crv", "kid", "kty", "x", "y"])
         #expect(set.json["keys"]?[1]?.object?.keys.sorted() == ["e", "kid", "kty", "n"])
-        let token = try UnprovedToken(Self.es256Token)
+        let token = try UnverifiedToken(Self.es256Token)
         #expect(again.candidates(kid: "one", algorithm: .es256).allSatisfy(token.isSigned))
     }
 
@@ -153,7 +153,7 @@ struct JWKTests {
             #"{"alg":"ES256"}"#,
             #"{"sub":"\#(String(repeating: "a", count: 16 << 10))"}"#
         )
-        #expect(throws: CryptographyError.self) { try UnprovedToken(long) }
+        #expect(throws: CryptographyError.self) { try UnverifiedToken(long) }
     }
 
     /// The classic: an HMAC under the public key's own text.
@@ -166,8 +166,8 @@ struct JWKTests {
             + Base64.encodeURL(Array(#"{"sub":"ann"}"#.utf8))
         let token =
             signed + "." + Base64.encodeURL(hmacSHA256(key: Array(pem.utf8), Array(signed.utf8)))
-        #expect(try UnprovedToken(token).algorithm == nil)
-        #expect(try !UnprovedToken(token).isSigned(by: key.verifyingKey))
+        #expect(try UnverifiedToken(token).algorithm == nil)
+        #expect(try !UnverifiedToken(token).isSigned(by: key.verifyingKey))
         #expect(throws: CryptographyError.self) { try JWT.verify(token) { _ in key.verifyingKey } }
     }
 }

@@ -1,6 +1,7 @@
 import JSON
 import PushCore
 import PushStorage
+import Storage
 import Testing
 
 @testable import Dispatcher
@@ -23,7 +24,7 @@ struct CredentialChoiceTests {
     }
 
     private func name(_ candidates: [StoredCredential], topic: String?) -> String? {
-        try? CredentialDirectory.choose(candidates, topic: topic).get().name
+        try? CredentialCache.choose(candidates, topic: topic).get().name
     }
 
     @Test("APNs' is the one of the delivery's topic, else the default, or the only one there is")
@@ -43,7 +44,7 @@ struct CredentialChoiceTests {
     @Test("the others have one, whatever the topic; without one the delivery fails with a reason")
     func others() {
         #expect(name([credential(.fcm)], topic: "com.example.shop") == "")
-        guard case .failure(let problem) = CredentialDirectory.choose([], topic: nil) else {
+        guard case .failure(let problem) = CredentialCache.choose([], topic: nil) else {
             Issue.record("there is none to choose")
             return
         }

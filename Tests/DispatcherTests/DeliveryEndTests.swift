@@ -1,3 +1,4 @@
+import InstallationStorage
 import PushCore
 import Testing
 

@@ -133,18 +133,21 @@ struct FlightBudgetTests {
     @Test("a handful of slots is left alone while others are in flight, and taken by the last")
     func batches() {
         var budget = FlightBudget(total: 4096)
-        #expect(budget.admitBatch(shop, atMost: 2047) == 2047)
-        #expect(budget.admitBatch(shop, atMost: 100) == 0, "one slot for a hundred members")
+        #expect(budget.admitBatch(.shards, shop, atMost: 2047) == 2047)
+        #expect(
+            budget.admitBatch(.shards, shop, atMost: 100) == 0,
+            "one slot for a hundred members"
+        )
         #expect(budget.owned(for: .shards) == 2047)
-        #expect(budget.admitBatch(news, atMost: 5) == 5, "all that there are")
+        #expect(budget.admitBatch(.shards, news, atMost: 5) == 5, "all that there are")
         budget.release(.shards, shop, 31)
-        #expect(budget.admitBatch(shop, atMost: 100) == 32)
+        #expect(budget.admitBatch(.shards, shop, atMost: 100) == 32)
         // With no member in flight one slot is better than none.
         var full = FlightBudget(total: 256)
         for number in 0..<223 {
             let client = FlightBudget.Client(100 + number)
             #expect(full.admit(.direct, client) == true)
         }
-        #expect(full.admitBatch(shop, atMost: 100) == 1)
+        #expect(full.admitBatch(.shards, shop, atMost: 100) == 1)
     }
 }

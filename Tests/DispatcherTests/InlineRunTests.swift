@@ -25,7 +25,7 @@ final class RunBench: RunRecording, @unchecked Sendable {
             session: session,
             room: room,
             inHand: inHand,
-            meters: DeliveryMeters(Metrics()),
+            meters: DeliveryMetrics(Metrics()),
             recorder: self
         )
     }
@@ -202,6 +202,73 @@ struct InlineRunTests {
         #expect(all.isEmpty)
     }
 
+    /// A run of one large push, of two members that are sent.
+    private func largeRun(_ id: String) throws -> InlineRun {
+        let run = InlineRun(in: all, bench.services, isLarge: true)
+        let item = try item(id)
+        #expect(all.admitLarge(item, 1, limit: 1))
+        run.add(item, NewPush(item, acceptedAt: now), fetchedAt: .now)
+        let found = ["a", "b"].map { RunBench.delivery($0, of: id) }
+        run.found(0, found, at: now, hasRow: false) { _ in health }
+        for position in run.begin(session: 1, lookedUpAt: .now) {
+            #expect(bench.room.budget.admit(.direct, health.client) == true)
+            run.admitted(position)
+        }
+        return run
+    }
+
+    @Test(
+        "a large push holds its app's share until its members have ended, also as rows (rule 14)"
+    )
+    func share() async throws {
+        let run = try largeRun("e0")
+        run.hold()
+        run.recorded(0, .recorded(.written), at: .now)
+        await run.untilOver()
+        #expect(!all.admitLarge(try item("e1"), 1, limit: 1))
+        end(run, 0, .settle(.delivered))
+        #expect(all.admitLarge(try item("e2"), 1, limit: 1))
+        end(run, 1, .settle(.delivered))
+        #expect(!all.admitLarge(try item("e3"), 1, limit: 1), "released once")
+    }
+
+    @Test("a lost session gives the share back: what waited to be sent hears of nothing (rule 14)")
+    func lostShare() throws {
+        _ = try largeRun("e0")
+        all.drop()
+        #expect(all.admitLarge(try item("e1"), 1, limit: 1))
+    }
+
+    @Test("a copy of a large push goes the way of the first: in flight, or to be planned (rule 2)")
+    func largeCopies() async throws {
+        let first = try largeRun("e0")
+        #expect(all.admitLarge(try item("e0"), 1, limit: 1), "it waits for the first")
+        let second = try item("e1")
+        #expect(!all.admitLarge(second, 1, limit: 1))
+        first.drop()
+        await first.untilOver()
+        #expect(!all.admitLarge(second, 1, limit: 1), "the first is not planned yet")
+        all.planned([second])
+        #expect(all.admitLarge(second, 1, limit: 1))
+    }
+
+    @Test(
+        "an app has so many devices of large pushes in flight, one push always, and others theirs (rule 14)"
+    )
+    func named() {
+        var named = NamedInFlight()
+        #expect(named.admit(250, of: "busy", limit: 100) == true)
+        #expect(named.admit(40, of: "busy", limit: 100) == false)
+        #expect(named.admit(60, of: "quiet", limit: 100) == true)
+        #expect(named.admit(40, of: "quiet", limit: 100) == true)
+        #expect(named.admit(33, of: "quiet", limit: 100) == false)
+        #expect(named.admit(250, of: "busy", limit: .max) == true)
+        named.release(250, of: "busy")
+        #expect(named.admit(40, of: "busy", limit: 100) == false)
+        named.release(250, of: "busy")
+        #expect(named.admit(40, of: "busy", limit: 100) == true)
+    }
+
     @Test("a push is in flight from its look-up until it is ready, so outcomes wait for it")
     func inFlight() throws {
         let run = try run([["a"], ["b"]])
@@ -255,5 +322,21 @@ struct PromisedRoomTests {
         room.keepPromise(80)
         #expect(room.room(in: .direct) == 87)
         #expect(room.hasRoom(in: .direct, count: 80))
+    }
+
+    @Test("what large pushes were promised keeps large ones waiting, and no small ones (rule 40)")
+    func large() {
+        let session = WorkSession()
+        session.begin(1)
+        let room = FlightRoom(total: 100, session: session) { _ in }
+        room.promise(12, isLarge: true)
+        #expect(!room.hasRoom(in: .direct, count: 1, isLarge: true))
+        #expect(room.hasRoom(in: .direct, count: 12))
+        room.promise(12)
+        #expect(!room.hasRoom(in: .direct, count: 1))
+        room.keepPromise(12, isLarge: true)
+        #expect(room.hasRoom(in: .direct, count: 12, isLarge: true))
+        #expect(!room.hasRoom(in: .direct, count: 1))
+        #expect(room.room(in: .direct) == 75)
     }
 }

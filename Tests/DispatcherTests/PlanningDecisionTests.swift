@@ -1,6 +1,7 @@
 import JSON
 import PushCore
 import PushStorage
+import Storage
 import Testing
 
 @testable import Dispatcher
@@ -58,7 +59,7 @@ struct PlanningDecisionTests {
         "An audience that takes too long is asked by smaller and smaller parts, and rests between"
     )
     func smallerPages() {
-        var troubles = PlanningTroubles()
+        var troubles = PlanningRetries()
         let now = ContinuousClock.now
         var sizes: [Int?] = [troubles.looksAt("p")]
         for _ in 0..<5 {
@@ -77,7 +78,7 @@ struct PlanningDecisionTests {
 
     @Test("A condition that the database cannot answer three times in a row ends its push")
     func conditionFails() throws {
-        var troubles = PlanningTroubles()
+        var troubles = PlanningRetries()
         let asked = push(try Where.parse(["badge": 1]))
         let failures = (0..<3).map { _ in troubles.add(timeout, to: asked, at: .now) }
         #expect(failures.prefix(2).allSatisfy { $0 == nil })
@@ -88,7 +89,7 @@ struct PlanningDecisionTests {
 
     @Test("What is not the condition's fault is not counted against its push")
     func othersFaults() throws {
-        var troubles = PlanningTroubles()
+        var troubles = PlanningRetries()
         let asked = push(try Where.parse(["badge": 1]))
         let lock = StorageError(.database, "a lock", isRetryable: true, sqlState: "55P03")
         for _ in 0..<5 { #expect(troubles.add(lock, to: asked, at: .now) == nil) }
@@ -97,7 +98,7 @@ struct PlanningDecisionTests {
 
     @Test("A scheduled push that cannot be released is found, and stops no other")
     func release() {
-        var troubles = ReleaseTroubles()
+        var troubles = ReleaseRetries()
         #expect(troubles.limit == 100)
         while troubles.shrink() {}
         #expect(troubles.limit == 1)

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("A sick provider does not delay the others", .timeLimit(.minutes(1)))
 struct ProviderBreakerTests {
-    private let start = SteadyInstant(milliseconds: 1_000_000)
+    private let start = MonotonicInstant(milliseconds: 1_000_000)
 
     private func opened() -> ProviderBreaker {
         var breaker = ProviderBreaker()
@@ -143,7 +143,7 @@ struct DueSpreadTests {
 
 @Suite("A wave of dead tokens stops the clean-up", .timeLimit(.minutes(1)))
 struct DeadTokenWaveTests {
-    private let start = SteadyInstant(milliseconds: 1_000_000)
+    private let start = MonotonicInstant(milliseconds: 1_000_000)
 
     @Test("single dead tokens are cleaned up, however long it goes on")
     func single() {
@@ -195,7 +195,7 @@ struct DeadTokenWaveTests {
 
 @Suite("A session's lease ends here before it ends in the table", .timeLimit(.minutes(1)))
 struct SessionLeaseTests {
-    private let start = SteadyInstant(milliseconds: 1_000_000)
+    private let start = MonotonicInstant(milliseconds: 1_000_000)
 
     @Test("it is held while renewals come in time")
     func held() {

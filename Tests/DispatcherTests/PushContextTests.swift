@@ -2,7 +2,7 @@ import EventLoop
 import JSON
 import PushCore
 import PushProviders
-import PushStorage
+import Storage
 import Testing
 
 @testable import Dispatcher
@@ -23,8 +23,13 @@ struct PushContextTests {
         let context = context(["alert": "plain", "alert-fr": "bonjour"])
         func text(_ locale: String?) throws -> String {
             String(
-                decoding: try context.payload(.apns, locale: locale, tellsID: false, at: .now())
-                    .body,
+                decoding: try context.payload(
+                    .apns,
+                    locale: locale,
+                    includesPushID: false,
+                    at: .now()
+                )
+                .body,
                 as: UTF8.self
             )
         }
@@ -40,9 +45,9 @@ struct PushContextTests {
         let long = JSONValue.string(String(repeating: "x", count: 5000))
         let context = context(["alert": "plain", "alert-fr": long])
         #expect(throws: RenderingError.self) {
-            try context.payload(.apns, locale: "fr", tellsID: false, at: .now())
+            try context.payload(.apns, locale: "fr", includesPushID: false, at: .now())
         }
-        _ = try context.payload(.apns, locale: "en", tellsID: false, at: .now())
+        _ = try context.payload(.apns, locale: "en", includesPushID: false, at: .now())
     }
 
     @Test("A device's own values are its own")
@@ -52,7 +57,7 @@ struct PushContextTests {
             let body = try context.payload(
                 .apns,
                 values: ["name": .string(name)],
-                tellsID: false,
+                includesPushID: false,
                 at: .now()
             ).body
             #expect(try JSONValue.parse(body)["aps"]?["alert"]?.string == text)
@@ -67,7 +72,7 @@ struct PushContextTests {
         let loop = try EventLoop(name: "contexts-test")
         let uri = "postgres://127.0.0.1:1/nobody"
         let database = PushDatabase(DatabaseConfiguration(uri: uri), on: loop)
-        let contexts = PushContexts(database: database)
+        let contexts = PushContextCache(database: database)
         var all: [Weak] = []
         for number in 0..<300 {
             // A tree of small values, which takes more than its text.
@@ -88,7 +93,7 @@ struct PushContextTests {
         #expect((20...140).contains(kept))
         // Those that were used last.
         #expect(all.suffix(kept).allSatisfy { $0.context != nil })
-        #expect((1...PushContexts.budgetBytes).contains(contexts.weightBytes))
+        #expect((1...PushContextCache.budgetBytes).contains(contexts.weightBytes))
         await database.close()
         await loop.stop()
     }
@@ -98,7 +103,7 @@ struct PushContextTests {
         let loop = try EventLoop(name: "contexts-test")
         let uri = "postgres://127.0.0.1:1/nobody"
         let database = PushDatabase(DatabaseConfiguration(uri: uri), on: loop)
-        let contexts = PushContexts(database: database)
+        let contexts = PushContextCache(database: database)
         let used = context(["alert": "x"])
         contexts.remember(used)
         let rows: [JSONValue] = (0..<200_000).map { .string("\($0)") }
@@ -123,10 +128,10 @@ struct PushContextTests {
     }
 
     @Test("Its id is told where the app wants that now, and never by what rings for something else")
-    func tellsID() throws {
+    func includesPushID() throws {
         let request = PushRequest(audience: .installations(.init()), data: ["alert": "x"])
-        func told(_ context: PushContext, _ tellsID: Bool) throws -> String? {
-            let body = try context.payload(.apns, tellsID: tellsID, at: .now()).body
+        func told(_ context: PushContext, _ includesPushID: Bool) throws -> String? {
+            let body = try context.payload(.apns, includesPushID: includesPushID, at: .now()).body
             return try JSONValue.parse(body)["pushId"]?.string
         }
         let own = context(["alert": "x"])
@@ -143,7 +148,7 @@ struct PushContextTests {
     @Test("A push without a record renders nothing")
     func noRecord() {
         #expect(throws: RenderingError.self) {
-            try context(nil).payload(.apns, tellsID: false, at: .now())
+            try context(nil).payload(.apns, includesPushID: false, at: .now())
         }
     }
 }

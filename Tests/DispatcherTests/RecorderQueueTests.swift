@@ -8,8 +8,8 @@ import Testing
 struct RecorderQueueTests {
     private typealias Queue = RecorderQueue<Int>
 
-    private func at(_ milliseconds: Int64) -> SteadyInstant {
-        SteadyInstant(milliseconds: milliseconds)
+    private func at(_ milliseconds: Int64) -> MonotonicInstant {
+        MonotonicInstant(milliseconds: milliseconds)
     }
 
     /// One that has `count` entries with an outcome each.

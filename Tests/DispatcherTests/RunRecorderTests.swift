@@ -8,6 +8,7 @@ import Testing
 
 @testable import Dispatcher
 @testable import PushStorage
+@testable import Storage
 
 @Suite("Outcomes first, then the ledger", .timeLimit(.minutes(1)))
 struct RunRecorderTests {
@@ -43,7 +44,7 @@ struct RunRecorderTests {
                 ledger: door,
                 session: session,
                 trouble: trouble,
-                meters: DeliveryMeters(Metrics()),
+                meters: DeliveryMetrics(Metrics()),
                 loop: loop,
                 logger: .disabled
             )
@@ -140,7 +141,7 @@ struct RunRecorderTests {
                     session: session,
                     room: room,
                     inHand: inHand,
-                    meters: DeliveryMeters(Metrics()),
+                    meters: DeliveryMetrics(Metrics()),
                     recorder: Nowhere()
                 )
             )

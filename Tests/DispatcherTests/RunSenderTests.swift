@@ -43,17 +43,17 @@ private final class SenderBench: ClientDirectory, ProviderClient, @unchecked Sen
             credentials: self,
             policy: OutcomePolicy(maximumAge: 86_400_000),
             clock: DatabaseClock(),
-            meters: DeliveryMeters(Metrics()),
+            meters: DeliveryMetrics(Metrics()),
             loop: loop
         )
     }
 
     func isLoaded(_ app: String) -> Bool { isLoaded }
-    func client(for delivery: Delivery, apnsTopic: String?) -> CredentialDirectory.Choice {
+    func client(for delivery: Delivery, apnsTopic: String?) -> CredentialCache.Choice {
         obstacle.map { .misconfigured($0) } ?? .client(self)
     }
     func switchedOff(_ provider: Platform, of app: String) -> String? { switchedOff }
-    func tellsPushIDs(_ app: String) -> Bool { false }
+    func includesPushIDs(_ app: String) -> Bool { false }
 
     func send(
         _ deliveries: [OutgoingNotification],
@@ -85,7 +85,8 @@ private final class SenderBench: ClientDirectory, ProviderClient, @unchecked Sen
 private final class NotingRun: OrderedRun, @unchecked Sendable {
     let bench: SenderBench
     private let members: [ShardMember]
-    private let use: FlightBudget.Use?
+    let use: FlightBudget.Use
+    private let isShard: Bool
     private var slots: Set<Int> = []
     private(set) var ends: [String: DeliveryEnd] = [:]
     private(set) var released = 0
@@ -95,7 +96,9 @@ private final class NotingRun: OrderedRun, @unchecked Sendable {
     init(_ bench: SenderBench, _ targets: [String], lane: Int = 0, isShard: Bool = false) {
         self.bench = bench
         members = targets.map { ShardMember(RunBench.delivery($0, lane: lane)) }
-        use = isShard ? nil : FlightBudget.Use(Lane(rawValue: lane) ?? .direct)
+        let use = FlightBudget.Use(Lane(rawValue: lane) ?? .direct)
+        self.use = isShard && use == .rows ? .shards : use
+        self.isShard = isShard
     }
 
     var session: Int { 1 }
@@ -115,7 +118,7 @@ private final class NotingRun: OrderedRun, @unchecked Sendable {
 
     func release(_ position: Int) {
         released += 1
-        if let use, slots.remove(position) != nil {
+        if !isShard, slots.remove(position) != nil {
             bench.room.budget.release(use, bench.health.client)
         }
     }
@@ -237,6 +240,17 @@ struct RunSenderTests {
             #expect(sent?.done == 5 && sent?.stop == .noRoom)
             #expect(bench.inFlight.map(\.target) == ["0", "1", "2", "3", "4"])
             #expect(!bench.inFlight.contains { $0.urgent })
+        }
+    }
+
+    @Test("devices that are named many at a time take single devices' slots, not a broadcast's")
+    func named() async throws {
+        try await on(total: 16) { bench in
+            while bench.room.budget.admit(.shards, FlightBudget.Client(99)) {}
+            let run = NotingRun(bench, ["a", "b"], lane: 0, isShard: true)
+            #expect(bench.sender?.send(0..<2, of: run).done == 2)
+            #expect(bench.inFlight.allSatisfy { $0.urgent })
+            #expect(bench.room.budget.owned(for: .direct) == 2)
         }
     }
 

@@ -1,4 +1,4 @@
-import PushStorage
+import Storage
 import Testing
 
 @testable import Dispatcher
@@ -47,7 +47,7 @@ struct ShardDecisionTests {
         ]
     )
     func room(_ at: (limit: Int, running: Int, paced: Int, count: Int, includesPaced: Bool)) {
-        let room = ShardRoom(limit: at.limit, running: at.running, paced: at.paced)
+        let room = ShardCapacity(limit: at.limit, running: at.running, paced: at.paced)
         #expect(room.count == at.count)
         #expect(room.includesPaced == at.includesPaced)
     }

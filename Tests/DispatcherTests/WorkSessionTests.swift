@@ -89,7 +89,7 @@ struct FlightRoomTests {
     }
 
     @Test("a lane that found no room hears of it once there is some, once")
-    func bell() {
+    func wakeUp() {
         let session = WorkSession()
         session.begin(1)
         let rung = Mutex<[Lane]>([])

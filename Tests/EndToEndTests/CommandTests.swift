@@ -33,7 +33,7 @@ extension EndToEndTests {
                     for name in ["shpo", "no such app"] {
                         let answer = try await carillon(command.map { $0 == "*" ? name : $0 })
                         #expect(answer.exit == .status(1), "\(command): \(answer.errors)")
-                        let refusal = "carillon: no app is called \(name)"
+                        let refusal = "carillon: there is no app \(name)"
                         #expect(answer.errors.hasPrefix(refusal), "\(command): \(answer.errors)")
                         if name == "shpo", command[1] != "send" {
                             #expect(

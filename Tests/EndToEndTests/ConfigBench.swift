@@ -56,7 +56,7 @@ struct ConfigBench: Sendable {
     var project: String { "\(watcher.url)/v1/projects/\(app.id)" }
     var bearer: [String: String] { ["Authorization": "Bearer \(token)"] }
 
-    /// A template of one parameter, `bell`.
+    /// A template of one parameter, `wakeUp`.
     static func template(_ value: String) -> JSONValue {
         ["parameters": ["bell": ["defaultValue": ["value": .string(value)]]]]
     }

@@ -159,7 +159,7 @@ extension EndToEndTests {
                     "--validate-only",
                     input: JSONValue.object(foreign).text
                 )
-                #expect(valid.contains("holds") && valid.contains("--force"), "\(valid)")
+                #expect(valid.contains("is valid") && valid.contains("--force"), "\(valid)")
                 for namespace in ["firebase", "firebase-server"] {
                     let refused = try await carillon.refuses(
                         "config",
@@ -170,7 +170,7 @@ extension EndToEndTests {
                         "--namespace",
                         namespace
                     )
-                    #expect(refused.contains("no version 1"), "\(refused)")
+                    #expect(refused.contains("no valid stored version 1"), "\(refused)")
                 }
                 _ = try await carillon.refuses(
                     "config",
@@ -194,7 +194,10 @@ extension EndToEndTests {
                     input: server
                 )
                 let status = try await carillon.says("config", "status", "shop")
-                #expect(status.contains("to nobody") && status.contains("version 1"), "\(status)")
+                #expect(
+                    status.contains("not announced") && status.contains("version 1"),
+                    "\(status)"
+                )
             }
         }
 
@@ -335,7 +338,7 @@ extension EndToEndTests {
                 _ = try await carillon.database.query(
                     "UPDATE config_versions SET published_at = now() - interval '2 minutes'"
                 )
-                #expect(try await doctor().contains("clients have not been told"))
+                #expect(try await doctor().contains("not announced to clients"))
                 _ = try await carillon.database.query(
                     """
                     UPDATE config_pending SET seen_at = now() - interval '2 minutes'

@@ -110,12 +110,12 @@ extension EndToEndTests {
                 }
                 #expect(
                     try await carillon.refuses("dead-letters", "show", "0/999")
-                        .contains("no dead letter 0/999")
+                        .contains("dead letter 0/999 not found")
                 )
                 let item = try await id(of: "http:/v1/batch", carillon)
                 #expect(
                     try await carillon.refuses("dead-letters", "replay", item)
-                        .contains("no app is called shop")
+                        .contains("there is no app shop")
                 )
             }
         }

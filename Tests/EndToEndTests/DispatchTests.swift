@@ -261,6 +261,107 @@ extension EndToEndTests {
             }
         }
 
+        /// Android phones, named by their numbers.
+        private func register(
+            _ numbers: ClosedRange<Int>,
+            of app: Stack.App,
+            _ stack: Stack
+        ) async throws {
+            _ = try await stack.database.query(
+                """
+                insert into installations (app, object_id, device_type, provider, token,
+                    token_hash, token_updated_at, created_at)
+                select '\(app.id)', 'phone-' || n, 'android', 'fcm', 'token-' || n,
+                    sha256(convert_to('token-' || n, 'UTF8')), now() - interval '1 h',
+                    now() - interval '1 h'
+                from generate_series(\(numbers.lowerBound), \(numbers.upperBound)) n
+                """
+            )
+        }
+
+        @Test(
+            "Promise 3: kill -9 amid pushes that name 600 devices each misses nobody, repeats in bounds",
+            .timeLimit(.minutes(2))
+        )
+        func killedAmidNamed() async throws {
+            let settings = [
+                "DISPATCH_IN_FLIGHT": "400", "DISPATCH_CHECKPOINT_EVERY": "200",
+                "DISPATCH_SHARDS": "4",
+            ]
+            try await Stack.with(settings) { stack in
+                let app = try await stack.makeApp()
+                try await register(1...12_000, of: app, stack)
+                try await stack.simulator.setRules([["provider": "fcm", "delayMs": [20, 60]]])
+                let first = try await stack.start("carillon-dispatcher")
+                for push in 0..<20 {
+                    let names = (1...600).map { "phone-\(push * 600 + $0)" }
+                    try await stack.send([
+                        "id": .string("named-\(push)"), "app": .string(app.id),
+                        "data": ["alert": "x"],
+                        "installations": .array(names.map(JSONValue.string)),
+                    ])
+                }
+                _ = try await eventually("a third was sent") {
+                    try await stack.simulator.count("fcm", status: 200) >= 4000 ? true : nil
+                }
+                first.process.signal(SIGKILL)
+                #expect(await first.process.exit() == .signal(SIGKILL))
+                let second = try await stack.start("carillon-dispatcher")
+                _ = try await eventually("all pushes are done", within: .seconds(60)) {
+                    try await count("select count(*) from pushes where status = 'done'", stack)
+                        == 20 ? true : nil
+                }
+                #expect(
+                    try await stack.database.query(
+                        """
+                        select sum(targeted), sum(delivered), sum(pending),
+                            (select count(distinct target) from all_deliveries),
+                            (select count(*) from shards where not finished or owner is not null)
+                        from pushes
+                        """
+                    ) == ["12000|12000|0|12000|0"]
+                )
+                let sent = try await stack.simulator.count("fcm", status: 200)
+                #expect(sent >= 12_000 && sent <= 12_000 + 4 * 200 + 400, "\(sent) requests")
+                #expect(await second.process.stop() == .status(0))
+            }
+        }
+
+        @Test("A push that names 600 devices is a shard beside those that cannot be reached")
+        func namedShard() async throws {
+            try await Stack.with { stack in
+                let app = try await stack.makeApp()
+                let dispatcher = try await stack.start("carillon-dispatcher")
+                try await register(1...600, of: app, stack)
+                _ = try await stack.database.query(
+                    "update installations set valid = false where object_id = 'phone-7'"
+                )
+                let id = TestEnvironment.unique("named-")
+                let names = (1...600).map { "phone-\($0)" } + ["stranger", "phone-1"]
+                try await stack.send([
+                    "id": .string(id), "app": .string(app.id), "data": ["alert": "x"],
+                    "installations": .array(names.map(JSONValue.string)),
+                ])
+                let push = try await stack.finishedPush(event: id)
+                #expect(push["targeted"] == 600 && push["delivered"] == 599)
+                #expect(push["suppressed"] == 1)
+                for number in [1, 2, 300, 600] {
+                    #expect(try await stack.simulator.received(for: "token-\(number)").count == 1)
+                }
+                #expect(try await stack.simulator.received(for: "token-7").isEmpty)
+                #expect(
+                    try await stack.database.query(
+                        """
+                        select lane, finished, members is null,
+                            (select count(*) from deliveries where target = 'phone-7')
+                        from shards
+                        """
+                    ) == ["0|t|t|1"]
+                )
+                #expect(await dispatcher.process.stop() == .status(0))
+            }
+        }
+
         @Test(
             "Without a credential a delivery fails before its payload is looked at, and no token dies"
         )

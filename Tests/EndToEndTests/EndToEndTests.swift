@@ -4,10 +4,10 @@ import JSON
 import Support
 import Testing
 
-/// The built executables as an operator runs them, one suite after the other: they share two cores.
+/// The built executables as an operator runs them, a few suites at once.
 @Suite(
     "End to end",
-    .serialized,
+    .place,
     .enabled(
         if: TestEnvironment.executables != nil && TestEnvironment.databaseURL != nil,
         "DATABASE_URL or CARILLON_BIN is not set: deploy/test sets both"

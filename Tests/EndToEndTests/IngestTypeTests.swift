@@ -210,7 +210,7 @@ extension EndToEndTests {
                 )
                 try await refused(
                     ["shop", "Weather", "--subject", "windSpeedInMph"] + schema,
-                    "is no text"
+                    "is not a string"
                 )
                 try await refused(["shopp", "Weather"] + schema, "no app", code: 1)
                 _ = try await put(Self.weather, carillon).successful("put")

@@ -9,6 +9,7 @@ extension EndToEndTests {
     @Suite(
         "An app's patterns and schemas delay no other app",
         .serialized,
+        .alone,
         .timeLimit(.minutes(4))
     )
     struct NeighbourCostTests {

@@ -111,6 +111,50 @@ extension EndToEndTests {
             }
         }
 
+        @Test(
+            "A flood of pushes that name 250 devices each, at a provider that hangs, waits as shards"
+        )
+        func named() async throws {
+            let extra = ["DISPATCH_IN_FLIGHT": "512", "SHUTDOWN_GRACE": "2s"]
+            try await Stack.with(extra) { stack in
+                let (busy, quiet) = (try await stack.makeApp(), try await stack.makeApp())
+                try await populate(busy, 250, identity: "all", on: stack)
+                try await populate(quiet, 1, identity: "one", on: stack)
+                let phone = try await token(quiet, 1, on: stack)
+                let rest: JSONValue = ["provider": "apns", "then": "hang"]
+                try await stack.simulator.setRules([
+                    ["provider": "apns", "token": .string(phone), "status": 200], rest,
+                ])
+                let everybody = (1...250).map { number in
+                    let hex = String(number, radix: 16)
+                    return JSONValue.string(String(repeating: "0", count: 24 - hex.count) + hex)
+                }
+                let dispatcher = try await stack.start("carillon-dispatcher")
+                for _ in 0..<20 {
+                    try await stack.send(event(busy, ["installations": .array(everybody)]))
+                }
+                let one: JSONObject = ["installations": [everybody[0]]]
+                try await stack.send(event(quiet, one))
+                _ = try await stack.simulator.waitFor(1, for: phone)
+                // The first is sent at once, and nobody has answered.
+                _ = try await eventually("the others are planned") {
+                    let waiting = try await count(
+                        "select count(*) from shards where app = '\(busy.id)' and not finished",
+                        on: stack
+                    )
+                    return waiting == 19 ? true : nil
+                }
+                try await stack.send(event(quiet, one))
+                _ = try await stack.simulator.waitFor(2, for: phone)
+                let rows = try await count(
+                    "select count(*) from deliveries where app = '\(busy.id)'",
+                    on: stack
+                )
+                #expect(rows <= 250, "those of the first alone")
+                #expect(await dispatcher.process.stop() == .status(0))
+            }
+        }
+
         @Test("An identity with 3,000 devices is sent to in shards, each of them once")
         func identity() async throws {
             try await Stack.with { stack in

@@ -175,7 +175,7 @@ extension EndToEndTests {
                 _ = try await carillon(["migrate"]).successful("migrate")
                 let unknown = try await carillon(["push", "send", "shop", "--alert", "Ring"])
                 #expect(unknown.exit == .status(1))
-                #expect(unknown.errors.contains("no app is called shop"))
+                #expect(unknown.errors.contains("there is no app shop"))
                 _ = try await carillon(["app", "create", "shop"]).successful("create")
                 var ids: Set<String> = []
                 for _ in 0..<2 {

@@ -4,7 +4,7 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("Secure payloads do what their description says", .serialized, .timeLimit(.minutes(10)))
+    @Suite("Secure payloads do what their description says", .timeLimit(.minutes(10)))
     struct SecureOpenAPITests {
         /// TRACE is no method of ours: 501, not 405. A tag expression has a grammar that no schema
         /// tells, a handle is its provider's, and a point of use one that few numbers are: what was

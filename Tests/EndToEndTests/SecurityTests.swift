@@ -463,13 +463,13 @@ extension EndToEndTests {
                     environment: bench.stack.environment
                 )
                 #expect(again.exit == .status(1), "\(words)")
-                #expect(again.errors.contains("nothing is stored of this installation"))
+                #expect(again.errors.contains("no data is stored for this installation"))
                 #expect(again.output.isEmpty)
             }
             for (method, path) in [("GET", url + "/export"), ("DELETE", url)] {
                 let again = try await http(method, path, headers: credentials)
                 #expect(again.status == 404 && again.header("location") == nil)
-                #expect(again.json?["detail"] == "nothing is stored of this identity")
+                #expect(again.json?["detail"] == "no data is stored for this identity")
             }
             let audit = try await bench.stack.carillon("audit", bench.app.id, "--json")
             #expect(audit.contains(erased.json?["subject"]?.string ?? "?"))

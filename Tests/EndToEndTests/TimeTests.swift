@@ -170,9 +170,9 @@ extension EndToEndTests {
                 String(audit.output.split(separator: "\n").first ?? "")
             )
             #expect(entry["action"] == "push cancel" && entry["status"] == 1)
-            #expect(entry["detail"]?["refusal"] == "the push was over before: done")
+            #expect(entry["detail"]?["refusal"] == "the push had already ended: done")
             let told = try await carillon(bench, "audit", bench.app.id)
-            #expect(told.output.contains("the push was over before: done"))
+            #expect(told.output.contains("the push had already ended: done"))
         }
 
         @Test("Each device gets a device-local push when its own clock shows the time")

@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// The fuzz targets, in a package of their own: it builds the rooms with coverage for libFuzzer,
+// The fuzz targets, in a package of their own: it builds the modules with coverage for libFuzzer,
 // from the same sources (`Rooms` is a link to `Shared`). `deploy/fuzz` builds and runs it.
 
 let settings: [SwiftSetting] = [
@@ -80,7 +80,7 @@ let package = Package(
             path: "Rooms/JSONSchema",
             swiftSettings: settings
         ),
-        // Of the two rooms that reach the database only what needs none, by links to those files:
+        // Of the two modules that reach the database only what needs none, by links to those files:
         // what is bound, and what is compiled.
         .target(
             name: "Postgres",

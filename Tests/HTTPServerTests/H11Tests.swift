@@ -26,9 +26,9 @@ struct H11Tests {
         // h11 leaves targets and hosts to its user.
         "the target is neither a path nor an http URL",
         "the target has a character that cannot be in it",
-        "the target's host cannot be one",
+        "invalid host in the target",
         "only OPTIONS may ask for *",
-        "the Host cannot be one",
+        "invalid Host header",
         // Section 6.3 lets equal lengths be merged, and a Transfer-Encoding override a length.
         "there is more than one Content-Length",
         "the Content-Length is not a number",

@@ -45,7 +45,7 @@ func withStillServer(
         configuration: configuration,
         router: router,
         limits: ConnectionLimits(configuration),
-        instruments: Instruments(metrics),
+        instruments: ServerMetrics(metrics),
         log: .disabled
     )
     let port = try await withCheckedThrowingContinuation {

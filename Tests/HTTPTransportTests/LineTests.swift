@@ -11,7 +11,7 @@ private func paths(_ count: Int, _ prefix: String = "/") -> [String] {
     (0..<count).map { "\(prefix)\($0)" }
 }
 
-extension WaitingLine {
+extension RequestQueue {
     /// Of one owner, who may have any number.
     fileprivate mutating func next() -> Int? { next { _ in true } }
 }
@@ -19,7 +19,7 @@ extension WaitingLine {
 @Suite("The line for a stream", .timeLimit(.minutes(1))) struct WaitingLines {
     @Test("Urgent ones go first, and those that come back before those that never left")
     func order() {
-        var line = WaitingLine()
+        var line = RequestQueue()
         for number in 0..<3 { line.add(number, of: 0, isUrgent: false) }
         line.add(10, of: 0, isUrgent: true)
         line.add(11, of: 0, isUrgent: true)
@@ -32,7 +32,7 @@ extension WaitingLine {
 
     @Test("However many urgent ones come, every eighth turn is another's")
     func share() {
-        var line = WaitingLine()
+        var line = RequestQueue()
         for number in 0..<4 { line.add(number, of: 0, isUrgent: false) }
         for number in 100..<130 { line.add(number, of: 0, isUrgent: true) }
         // The first of the others has been given up: its turn is the next one's.
@@ -49,7 +49,7 @@ extension WaitingLine {
 
     @Test("Owners take turns, however many one of them has in line")
     func turns() {
-        var line = WaitingLine()
+        var line = RequestQueue()
         for number in 0..<1000 { line.add(number, of: 0, isUrgent: true) }
         for number in 2000..<2003 { line.add(number, of: 7, isUrgent: true) }
         line.add(3000, of: 2, isUrgent: true)
@@ -60,7 +60,7 @@ extension WaitingLine {
 
     @Test("An owner that may have no more is passed over, and keeps its place in line")
     func heldBack() {
-        var line = WaitingLine()
+        var line = RequestQueue()
         for number in 0..<10 { line.add(number, of: 0, isUrgent: true) }
         for number in 20..<30 { line.add(number, of: 0, isUrgent: false) }
         line.add(40, of: 1, isUrgent: false)
@@ -72,7 +72,7 @@ extension WaitingLine {
 
     @Test("Those that have left make room, wherever in line they were")
     func gone() {
-        var line = WaitingLine()
+        var line = RequestQueue()
         for number in 0..<100 { line.add(number, of: number % 3, isUrgent: number % 2 == 0) }
         #expect(line.next() == 0 && !line.hasManyGone)
         for _ in 0..<60 { line.left() }

@@ -3,11 +3,12 @@ import Testing
 @testable import HTTPTransport
 
 @Suite("What a pool decides", .timeLimit(.minutes(1))) struct PoolRules {
-    private func rule(_ change: (inout ConnectionRule.Limits) -> Void = { _ in }) -> ConnectionRule
+    private func rule(_ change: (inout ConnectionPolicy.Limits) -> Void = { _ in })
+        -> ConnectionPolicy
     {
-        var limits = ConnectionRule.Limits()
+        var limits = ConnectionPolicy.Limits()
         change(&limits)
-        var rule = ConnectionRule(limits)
+        var rule = ConnectionPolicy(limits)
         rule.opened(at: 0)
         return rule
     }
@@ -93,7 +94,7 @@ import Testing
 
     @Test("Failures back off up to a bound, one success forgets them")
     func backOff() {
-        var rule = ReconnectRule()
+        var rule = ReconnectPolicy()
         #expect(rule.wait(at: 0) == 0)
         var waits: [Int64] = []
         for _ in 0..<20 {
@@ -101,7 +102,7 @@ import Testing
             waits.append(rule.wait(at: 1000))
         }
         #expect(waits.prefix(3) == [250, 500, 1000])
-        #expect(waits.max() == ReconnectRule.longestMilliseconds)
+        #expect(waits.max() == ReconnectPolicy.longestMilliseconds)
         rule.failed(at: 1000, jitter: 1)
         #expect(rule.wait(at: 1000) == 12_500)
         rule.succeeded()
@@ -110,7 +111,7 @@ import Testing
 
     @Test("A peer that ends all connections early is not helped by haste; one that lasts ends that")
     func earlyEnds() {
-        var rule = ReconnectRule(forgives: 3)
+        var rule = ReconnectPolicy(forgives: 3)
         for _ in 0..<3 { rule.endedEarly(at: 0, jitter: 0.5) }
         #expect(rule.wait(at: 0) == 0 && rule.earlyEnds == 0)
         var waits: [Int64] = []
@@ -121,7 +122,7 @@ import Testing
             waits.append(rule.wait(at: 0))
         }
         #expect(waits.prefix(4) == [250, 500, 1000, 2000])
-        #expect(waits.last == ReconnectRule.longestMilliseconds)
+        #expect(waits.last == ReconnectPolicy.longestMilliseconds)
         // One at a time.
         let open = rule.toOpen(
             requests: 1000,
@@ -175,7 +176,7 @@ import Testing
 
     @Test("Connections are opened as load needs, one at a time where the last attempt failed")
     func growth() {
-        func toOpen(_ rule: ReconnectRule, _ requests: Int, _ usable: Int, _ busy: Bool) -> Int {
+        func toOpen(_ rule: ReconnectPolicy, _ requests: Int, _ usable: Int, _ busy: Bool) -> Int {
             rule.toOpen(
                 requests: requests,
                 waiting: requests,
@@ -185,7 +186,7 @@ import Testing
                 limit: 4
             )
         }
-        var rule = ReconnectRule()
+        var rule = ReconnectPolicy()
         #expect(toOpen(rule, 0, 0, false) == 0)
         #expect(toOpen(rule, 1, 0, false) == 1)
         #expect(toOpen(rule, 1, 1, false) == 0)
@@ -200,7 +201,7 @@ import Testing
 
     @Test("Connections are replaced in a burst, then one a second")
     func replacement() {
-        var rule = ReplacementRule(burst: 2)
+        var rule = ReplacementPolicy(burst: 2)
         #expect(rule.admits(at: 0) && rule.admits(at: 0) && !rule.admits(at: 500))
         #expect(rule.admits(at: 1000) && !rule.admits(at: 1001))
     }

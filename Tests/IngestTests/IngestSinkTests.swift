@@ -1,11 +1,15 @@
 import Cryptography
 import EventLoop
+import IngestStorage
 import JSON
 import Kafka
 import Observability
 import PushCore
 import PushEvents
-import PushStorage
+import ServiceKit
+import ServiceShell
+import Storage
+import StorageAdmin
 import Support
 import Testing
 
@@ -109,18 +113,16 @@ struct IngestSinkTests {
         let consumer = try KafkaConsumer(
             kafka,
             group: "sink",
-            topics: KafkaTopicReader.ingest.kafkaTopics(of: topics),
+            topics: ConsumerRole.ingest.kafkaTopics(of: topics),
             assignment: .even,
             on: loop
         )
-        let sink = IngestSink(
-            consumer: consumer,
-            producer: producer,
-            database: database,
-            topics: topics,
-            on: loop,
-            log: .disabled,
-            metrics: Metrics()
+        let sink = sink(
+            consumer,
+            producer,
+            database,
+            topics,
+            in: ServiceRuntime("ingest", on: loop)
         )
         let parts = [
             Task { try await producer.run() }, Task { try await database.run() },

@@ -1,8 +1,8 @@
 import Cryptography
+import IngestStorage
 import Kafka
 import PushCore
 import PushEvents
-import PushStorage
 import Testing
 
 @testable import Ingest
@@ -28,9 +28,9 @@ struct SinkReaderTests {
         )
     }
 
-    private static let known: SinkTypes.Known = [
-        SinkTypes.Name(app: "shop", type: "Ride"): type("Ride", app: "shop", ["rider"]),
-        SinkTypes.Name(app: "shop", type: "PushOpened"): type(
+    private static let known: SinkTypeCache.Known = [
+        SinkTypeCache.Name(app: "shop", type: "Ride"): type("Ride", app: "shop", ["rider"]),
+        SinkTypeCache.Name(app: "shop", type: "PushOpened"): type(
             "PushOpened",
             app: nil,
             ["installationId"]

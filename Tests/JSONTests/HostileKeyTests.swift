@@ -40,7 +40,7 @@ struct HostileKeyTests {
         "A text of nothing but marks is refused, however it is written; a stack of marks is taken"
     )
     func marks() throws {
-        let (tower, stack) = (HostileText.tower(200), HostileText.tower(MarkRun.maximum))
+        let (tower, stack) = (HostileText.tower(200), HostileText.tower(CombiningMarkRun.maximum))
         let escaped = tower.unicodeScalars.map { scalar in
             let digits = String(scalar.value, radix: 16)
             return "\\u" + String(repeating: "0", count: 4 - digits.count) + digits

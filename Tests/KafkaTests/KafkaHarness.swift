@@ -143,7 +143,7 @@ extension KafkaRecord {
 
 /// Waits for a condition that nothing announces, looking every 20 ms.
 func eventually(
-    within limit: Duration = .seconds(20),
+    within limit: Duration = .seconds(60),
     _ comment: Comment,
     _ condition: () async -> Bool
 ) async throws {

@@ -3,7 +3,6 @@ import EventLoop
 import JSON
 import Observability
 import PushCore
-import PushStorage
 import Support
 import Synchronization
 import Testing
@@ -163,8 +162,8 @@ final class LoginBench: Sendable {
 
     var now: Instant { wallBegan.adding(state.withLock(\.elapsed)) }
 
-    func directory() -> LoginDirectory {
-        LoginDirectory(
+    func directory() -> LoginCache {
+        LoginCache(
             rows,
             source,
             on: loop,
@@ -174,8 +173,8 @@ final class LoginBench: Sendable {
         )
     }
 
-    func keys() -> IssuerKeys {
-        IssuerKeys(
+    func keys() -> IssuerKeyCache {
+        IssuerKeyCache(
             rows,
             source,
             on: loop,
@@ -300,7 +299,7 @@ final class LoginBench: Sendable {
 }
 
 /// Why a token is nobody's; `nil` where it is somebody's.
-func refusal(_ body: () async throws -> TokenReader) async throws -> LoginRefusal? {
+func refusal(_ body: () async throws -> TokenIdentity) async throws -> LoginRefusal? {
     do {
         _ = try await body()
         return nil

@@ -4,6 +4,7 @@ import Outbox
 import PushCore
 import PushEvents
 import PushStorage
+import Storage
 import Testing
 
 @Suite("What is judged before a push is kept", .timeLimit(.minutes(1)))
@@ -13,7 +14,7 @@ struct PushAcceptanceTests {
     /// Judging asks nothing of the database, so nobody listens there.
     private func judge(
         _ body: JSONObject,
-        tellsID: Bool = false
+        includesPushID: Bool = false
     ) async throws -> PushAcceptance.Judged {
         let loop = try EventLoop(name: "acceptance")
         let database = PushDatabase(
@@ -22,7 +23,7 @@ struct PushAcceptanceTests {
         )
         let result = Result {
             try PushAcceptance(database, topics: KafkaTopics(prefix: "t."))
-                .judge(body, event, tellsID: tellsID, now: .now())
+                .judge(body, event, includesPushID: includesPushID, now: .now())
         }
         await database.close()
         await loop.stop()
@@ -80,6 +81,6 @@ struct PushAcceptanceTests {
         body["channels"] = nil
         body["tokens"] = [["platform": "apns", "token": "ab"]]
         _ = try await judge(body)
-        await #expect(throws: PushTooLarge.self) { try await judge(body, tellsID: true) }
+        await #expect(throws: PushTooLarge.self) { try await judge(body, includesPushID: true) }
     }
 }

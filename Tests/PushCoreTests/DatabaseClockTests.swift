@@ -12,7 +12,7 @@ struct DatabaseClockTests {
         func clock() -> DatabaseClock {
             DatabaseClock(
                 wall: { Instant(milliseconds: self.wall.load(ordering: .relaxed)) },
-                steady: { SteadyInstant(milliseconds: self.steady.load(ordering: .relaxed)) }
+                steady: { MonotonicInstant(milliseconds: self.steady.load(ordering: .relaxed)) }
             )
         }
     }
@@ -27,8 +27,8 @@ struct DatabaseClockTests {
     ) {
         clock.measured(
             Instant(milliseconds: time),
-            asked: SteadyInstant(milliseconds: asked),
-            answered: SteadyInstant(milliseconds: answered)
+            asked: MonotonicInstant(milliseconds: asked),
+            answered: MonotonicInstant(milliseconds: answered)
         )
     }
 

@@ -34,12 +34,12 @@ struct NamesTests {
     }
 
     @Test("What rings for something else tells devices no id; the names are compared byte by byte")
-    func tellsID() {
+    func includesPushID() {
         for source in ["", "carillon/http", "carillon/cli", "shop", "carillon/secure2"] {
-            #expect(PushIdentity.tellsID(source: source))
+            #expect(PushIdentity.includesPushID(source: source))
         }
         for source in ["carillon/config", "carillon/secure", "carillon/sync"] {
-            #expect(!PushIdentity.tellsID(source: source))
+            #expect(!PushIdentity.includesPushID(source: source))
         }
     }
 
@@ -111,7 +111,7 @@ struct InstallationTests {
 
     private func make(_ object: JSONObject) throws -> Installation {
         var installation = Installation(app: "shop", objectID: "id", at: now)
-        try installation.take(object, changed: TextSet(object.keys), now: now)
+        try installation.take(object, changed: ExactStringSet(object.keys), now: now)
         return installation
     }
 

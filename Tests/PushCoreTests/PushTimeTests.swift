@@ -32,7 +32,7 @@ struct PushTimeTests {
             try parse(#""push_time": "2026-11-21T09:00:00+02:00""#).pushTime
                 == .at(try #require(Instant(iso8601: "2026-11-21T07:00Z")))
         )
-        let local = try #require(WallTime(iso8601: "2026-11-21T09:00:00.500"))
+        let local = try #require(LocalDateTime(iso8601: "2026-11-21T09:00:00.500"))
         #expect(try parse(#""push_time": "2026-11-21T09:00:00.5""#).pushTime == .local(local))
         #expect(local.iso8601 == "2026-11-21T09:00:00.500")
         #expect(local.earliest.iso8601 == "2026-11-20T19:00:00.500Z")

@@ -12,7 +12,7 @@ struct SaveRuleTests {
         var installation = Installation(app: "shop", objectID: objectID, at: .earliest)
         var object = object
         if object["deviceType"] == nil { object["deviceType"] = "ios" }
-        try installation.take(object, changed: TextSet(object.map(\.key)), now: .earliest)
+        try installation.take(object, changed: ExactStringSet(object.map(\.key)), now: .earliest)
         return installation
     }
 

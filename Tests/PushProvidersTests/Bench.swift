@@ -13,7 +13,7 @@ import Testing
 struct Bench {
     let server: LocalServer
     let loop: EventLoop
-    let directory: ProviderDirectory
+    let directory: ProviderClients
 
     init(
         _ server: LocalServer,
@@ -35,11 +35,11 @@ struct Bench {
         change(&configuration)
         self.server = server
         self.loop = loop
-        directory = try ProviderDirectory(configuration, on: loop, clock: clock)
+        directory = try ProviderClients(configuration, on: loop, clock: clock)
     }
 
     func send(
-        _ key: ProviderDirectory.Key,
+        _ key: ProviderClients.Key,
         _ secret: JSONObject,
         _ deliveries: [OutgoingNotification],
         version: Int64 = 1
@@ -56,7 +56,7 @@ struct Bench {
 
     /// Starts them without waiting for their answers.
     func start(
-        _ key: ProviderDirectory.Key,
+        _ key: ProviderClients.Key,
         _ secret: JSONObject,
         _ deliveries: [OutgoingNotification]
     ) async throws -> Answers {

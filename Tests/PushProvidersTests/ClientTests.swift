@@ -38,7 +38,7 @@ private final class Counts: @unchecked Sendable {
         return (credential.secret, key)
     }
 
-    private let key = ProviderDirectory.Key(
+    private let key = ProviderClients.Key(
         app: "shop",
         provider: .apns,
         environment: .production,
@@ -58,7 +58,7 @@ private final class Counts: @unchecked Sendable {
             var sandbox = key
             sandbox.environment = .sandbox
             let batch = try deliveries(.apns, (0..<50).map { "ab\($0)" })
-            let uses: [(ProviderDirectory.Key, Int64)] = [(key, 1), (sandbox, 1), (key, 2)]
+            let uses: [(ProviderClients.Key, Int64)] = [(key, 1), (sandbox, 1), (key, 2)]
             for (key, version) in uses {
                 let answers = try await bench.send(key, secret, batch, version: version)
                 #expect(answers.allSatisfy { $0.outcome == .accepted })
@@ -168,7 +168,7 @@ private final class Counts: @unchecked Sendable {
         var configuration = ProviderConfiguration()
         // Nobody listens on port 1.
         configuration.apnsProductionURL = "https://127.0.0.1:1"
-        let directory = try ProviderDirectory(configuration, on: loop)
+        let directory = try ProviderClients(configuration, on: loop)
         let answers = Answers()
         let batch = try deliveries(.apns, ["ab"])
         try await loop.onLoop { [key] in
@@ -224,7 +224,7 @@ private final class Counts: @unchecked Sendable {
 }
 
 @Suite("FCM's client", .timeLimit(.minutes(1))) struct FCMClients {
-    private let key = ProviderDirectory.Key(app: "shop", provider: .fcm)
+    private let key = ProviderClients.Key(app: "shop", provider: .fcm)
 
     private func secret(_ server: LocalServer) throws -> JSONObject {
         [
@@ -314,7 +314,7 @@ private final class Counts: @unchecked Sendable {
 }
 
 @Suite("WNS' client", .timeLimit(.minutes(1))) struct WNSClients {
-    private let key = ProviderDirectory.Key(app: "shop", provider: .wns)
+    private let key = ProviderClients.Key(app: "shop", provider: .wns)
 
     @Test(
         "Both token flows, the headers that WNS demands, and one renewal",

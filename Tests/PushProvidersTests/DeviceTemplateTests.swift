@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Templates of Azure's", .timeLimit(.minutes(1)))
 struct DeviceTemplateTests {
-    private static let words: TextMap<String> = [
+    private static let words: ExactStringMap<String> = [
         "name": "Ann", "title": "This is the title line", "n": "40", "f": "1.5", "e": "2e3",
         "negative": "-4", "text": "4x", "url": "a b/ü", "quote": "say \"hi\" & <go>\n",
         "trick": "$(name)",
@@ -34,7 +34,7 @@ struct DeviceTemplateTests {
 
     @Test("Headers and the expiry may be expressions; an expiry of 0 is now or never")
     func expressionsBesideTheBody() throws {
-        func native(_ expiry: String, _ words: TextMap<String>) throws -> JSONObject? {
+        func native(_ expiry: String, _ words: ExactStringMap<String>) throws -> JSONObject? {
             let stored: JSONObject = [
                 "body": "{}", "headers": ["apns-priority": "$(p)", "apns-topic": "plain"],
                 "expiry": .string(expiry),
@@ -63,7 +63,7 @@ struct DeviceTemplateTests {
 
     @Test("Words that come to more than any push service takes are not filled in")
     func bound() {
-        let words: TextMap<String> = ["long": String(repeating: "a", count: 10_000)]
+        let words: ExactStringMap<String> = ["long": String(repeating: "a", count: 10_000)]
         #expect(HubExpression.fill(["a": "$(long)"], words)?.text != nil)
         #expect(HubExpression.fill(["a": "$(long)", "b": "$(long)"], words)?.text == nil)
         #expect(HubExpression.fill("{$(long) + $(long)}", words)?.text == nil)

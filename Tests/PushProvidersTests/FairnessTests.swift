@@ -17,8 +17,8 @@ import Testing
         through bench: Bench,
         _ gate: Gate
     ) async throws {
-        let slowKey = ProviderDirectory.Key(app: "slow", provider: provider)
-        let quickKey = ProviderDirectory.Key(app: "quick", provider: provider)
+        let slowKey = ProviderClients.Key(app: "slow", provider: provider)
+        let quickKey = ProviderClients.Key(app: "quick", provider: provider)
         let slow = try await bench.start(
             slowKey,
             secrets.slow,
@@ -108,10 +108,10 @@ import Testing
     @Test("Connections that are shared go round among those who wait, and none gets all")
     func turns() {
         final class Client {
-            let queue: DeliveryQueue
+            let queue: NotificationQueue
             var started: [Delivery] = []
             init(_ share: ConnectionShare) {
-                queue = DeliveryQueue(limit: 100, of: share)
+                queue = NotificationQueue(limit: 100, of: share)
                 queue.start = { [unowned self] in started.append($0) }
             }
         }

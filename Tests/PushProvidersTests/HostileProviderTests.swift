@@ -22,8 +22,8 @@ import Testing
     private static func apnsKey(
         _ app: String,
         _ environment: PushEnvironment = .production
-    ) -> ProviderDirectory.Key {
-        ProviderDirectory.Key(
+    ) -> ProviderClients.Key {
+        ProviderClients.Key(
             app: app,
             provider: .apns,
             environment: environment,
@@ -176,7 +176,7 @@ import Testing
                 "token_uri": .string(bench.server.origin + "/token"),
             ]
             let start = ContinuousClock.now
-            let key = ProviderDirectory.Key(app: "a", provider: .fcm)
+            let key = ProviderClients.Key(app: "a", provider: .fcm)
             let answers = try await bench.start(key, secret, try deliveries(.fcm, ["t"]))
             await bench.loop.pause(.milliseconds(1200))
             await gate.open()
@@ -189,7 +189,7 @@ import Testing
 
     @Test("What waits in line longer than it has is not sent")
     func line() {
-        let queue = DeliveryQueue(limit: 1, timeout: .zero)
+        let queue = NotificationQueue(limit: 1, timeout: .zero)
         var started = 0
         queue.start = { _ in started += 1 }
         let answers = Answers()
@@ -206,7 +206,7 @@ import Testing
 
     @Test("A line that moves is waited in, and who leaves it late has its time none the less")
     func movingLine() async throws {
-        let queue = DeliveryQueue(limit: 1, timeout: .seconds(1))
+        let queue = NotificationQueue(limit: 1, timeout: .seconds(1))
         var started: [Delivery] = []
         queue.start = { started.append($0) }
         let answers = Answers()

@@ -8,7 +8,7 @@ import Testing
 @testable import PushProviders
 
 @Suite("MPNS' client", .timeLimit(.minutes(1))) struct MPNSClients {
-    private let key = ProviderDirectory.Key(app: "shop", provider: .mpns)
+    private let key = ProviderClients.Key(app: "shop", provider: .mpns)
 
     @Test("A toast goes to the channel, whole URI and all, over HTTP/1.1")
     func send() async throws {
@@ -92,7 +92,7 @@ import Testing
             let batch = try deliveries(.mpns, ["\(bench.server.origin)/mpns/1"])
             let proven = try await bench.send(key, credential.secret, batch)
             #expect(proven.map(\.outcome) == [.accepted])
-            let other = ProviderDirectory.Key(app: "other", provider: .mpns)
+            let other = ProviderClients.Key(app: "other", provider: .mpns)
             let unproven = try await bench.send(other, [:], batch)
             #expect(unproven.map(\.outcome) == [.misconfigured])
         }

@@ -236,10 +236,10 @@ private let now = Instant(seconds: 1_700_000_000)
     }
 }
 
-@Suite("MPNS' channels", .timeLimit(.minutes(1))) struct MPNSChannelsTests {
+@Suite("MPNS' channels", .timeLimit(.minutes(1))) struct MPNSChannelThrottleTests {
     @Test("A channel that is to be left alone is, whoever pushes, until its time")
     func held() {
-        var channels = MPNSChannels()
+        var channels = MPNSChannelThrottle()
         channels.hold("a", for: .seconds(3600), now: now)
         let soon = now.adding(milliseconds: 1000)
         for isAuthenticated in [true, false] {
@@ -254,7 +254,7 @@ private let now = Instant(seconds: 1_700_000_000)
 
     @Test("Without a certificate a channel gets 500 a day, with one as many as there are")
     func quota() {
-        var channels = MPNSChannels()
+        var channels = MPNSChannelThrottle()
         for _ in 0..<500 { #expect(channels.admit("a", isAuthenticated: false, now: now) == nil) }
         let wait = channels.admit("a", isAuthenticated: false, now: now)
         #expect(wait == .seconds(86_400))
@@ -265,12 +265,12 @@ private let now = Instant(seconds: 1_700_000_000)
 
     @Test("Counting is forgotten before holding is, and nothing grows for ever")
     func bounded() {
-        var channels = MPNSChannels()
+        var channels = MPNSChannelThrottle()
         channels.hold("held", for: .seconds(3600), now: now)
-        for index in 0..<(MPNSChannels.maximumChannels + 10) {
+        for index in 0..<(MPNSChannelThrottle.maximumChannels + 10) {
             _ = channels.admit("c\(index)", isAuthenticated: false, now: now)
         }
-        #expect(channels.count < MPNSChannels.maximumChannels)
+        #expect(channels.count < MPNSChannelThrottle.maximumChannels)
         #expect(channels.admit("held", isAuthenticated: false, now: now) != nil)
     }
 }

@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Our clock is not the push's fault", .timeLimit(.minutes(1)))
 struct ProviderClockTests {
-    private let apns = ProviderDirectory.Key(
+    private let apns = ProviderClients.Key(
         app: "shop",
         provider: .apns,
         environment: .production,
@@ -38,7 +38,7 @@ struct ProviderClockTests {
     /// Of a host that is so far ahead of Postgres.
     private func clock(aheadBy seconds: Int64) -> DatabaseClock {
         let clock = DatabaseClock(wall: { Instant.now().adding(milliseconds: seconds * 1000) })
-        let now = SteadyInstant.now()
+        let now = MonotonicInstant.now()
         clock.measured(.now(), asked: now, answered: now)
         return clock
     }
@@ -108,7 +108,7 @@ struct ProviderClockTests {
             )
         } _: { bench in
             let answers = try await bench.send(
-                ProviderDirectory.Key(app: "shop", provider: .fcm),
+                ProviderClients.Key(app: "shop", provider: .fcm),
                 try fcmSecret(bench.server),
                 try deliveries(.fcm, ["a", "b"])
             )

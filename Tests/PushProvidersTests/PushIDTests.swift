@@ -12,10 +12,10 @@ struct PushIDTests {
     private func rendered(
         _ object: JSONObject,
         _ platform: Platform,
-        tellsID: Bool = true
+        includesPushID: Bool = true
     ) throws -> String {
         var request = try PushRequest.parse(object, now: .now())
-        request.tellsPushID = tellsID
+        request.includesPushID = includesPushID
         let payload = try RenderedPayload.render(request, pushID: Self.id, for: platform)
         // Where each device's token will stand.
         return String(decoding: payload.body, as: UTF8.self)
@@ -39,7 +39,7 @@ struct PushIDTests {
         #expect(raw["pushId"]?.string == Self.id && raw["more"] == 1)
         #expect(try json(["data": ["more": 1]], .mpns)["pushId"]?.string == Self.id)
         for platform in Platform.allCases {
-            let text = try rendered(["data": ["alert": "Ring"]], platform, tellsID: false)
+            let text = try rendered(["data": ["alert": "Ring"]], platform, includesPushID: false)
             #expect(!text.contains("pushId"))
         }
     }
@@ -98,7 +98,7 @@ struct PushIDTests {
         var request = try PushRequest.parse(object, now: .now())
         let bytes = JSONValue.object(object).text.utf8.count
         #expect(request.tooLargeEverywhere(bytes: bytes) == nil)
-        request.tellsPushID = true
+        request.includesPushID = true
         #expect(
             request.tooLargeEverywhere(bytes: bytes) == .tooLarge(bytes: 4096 + 48, limit: 4096)
         )

@@ -73,7 +73,7 @@ import Testing
                         ),
                         "token_uri": .string(peer.origin + "/token"),
                     ]
-                    let key = ProviderDirectory.Key(app: "a", provider: .fcm)
+                    let key = ProviderClients.Key(app: "a", provider: .fcm)
                     let first = try await bench.send(key, secret, try deliveries(.fcm, ["t"]))
                     #expect(first.map(\.outcome) == [.notSent], "\(stall)")
                     // What the endpoint refused is not asked again within a second.

@@ -9,7 +9,7 @@ import Testing
 @Suite("Apple's provider token", .timeLimit(.minutes(1))) struct APNsTokens {
     @Test("It is kept for 50 minutes, then signed anew")
     func lifetime() {
-        var rule = APNsTokenRule()
+        var rule = APNsTokenPolicy()
         #expect(rule.decision(at: 1000) == .sign)
         rule.signed("a", at: 1000)
         for age: Int64 in [0, 60, 1200, 2999] {
@@ -22,7 +22,7 @@ import Testing
 
     @Test("An expired one is replaced at once, but no more than once in 20 minutes")
     func expired() {
-        var rule = APNsTokenRule()
+        var rule = APNsTokenPolicy()
         rule.signed("a", at: 0)
         rule.expired("a", at: 10)
         #expect(rule.decision(at: 10) == .sign)
@@ -39,7 +39,7 @@ import Testing
 
     @Test("After TooManyProviderTokenUpdates none is signed for 20 minutes")
     func tooManyUpdates() {
-        var rule = APNsTokenRule()
+        var rule = APNsTokenPolicy()
         rule.signed("a", at: 0)
         rule.tooManyUpdates(at: 2900)
         #expect(rule.decision(at: 3100) == .use("a"))
@@ -50,7 +50,7 @@ import Testing
 
     @Test("A clock that was set back signs anew instead of sending a time to come")
     func clockSetBack() {
-        var rule = APNsTokenRule()
+        var rule = APNsTokenPolicy()
         rule.signed("a", at: 10_000)
         #expect(rule.decision(at: 9990) == .use("a"))
         #expect(rule.decision(at: 5000) == .sign)
@@ -76,7 +76,7 @@ import Testing
 
     @Test("One fetch for all who wait, and one ahead of the end while the old one serves")
     func singleFlight() {
-        var rule = AccessTokenRule()
+        var rule = AccessTokenPolicy()
         #expect(rule.decision(at: 0) == .waitAndFetch)
         #expect(rule.decision(at: 1) == .wait)
         rule.fetched("a", lifetimeSeconds: 3600, at: 100)
@@ -90,7 +90,7 @@ import Testing
 
     @Test("A token past its end is waited for")
     func ended() {
-        var rule = AccessTokenRule()
+        var rule = AccessTokenPolicy()
         _ = rule.decision(at: 0)
         rule.fetched("a", lifetimeSeconds: 3600, at: 0)
         #expect(rule.decision(at: hour) == .waitAndFetch)
@@ -98,7 +98,7 @@ import Testing
 
     @Test("A short-lived token is renewed at half its life, not without end")
     func shortLived() {
-        var rule = AccessTokenRule()
+        var rule = AccessTokenPolicy()
         _ = rule.decision(at: 0)
         rule.fetched("a", lifetimeSeconds: 60, at: 0)
         #expect(rule.decision(at: 29_999) == .use("a"))
@@ -107,7 +107,7 @@ import Testing
 
     @Test("A refused grant is not asked for in a loop")
     func refused() {
-        var rule = AccessTokenRule()
+        var rule = AccessTokenPolicy()
         _ = rule.decision(at: 0)
         let refusal = TokenRefusal(outcome: .misconfigured, reason: "invalid_grant")
         rule.failed(refusal, at: 0)
@@ -117,7 +117,7 @@ import Testing
 
     @Test("A silent endpoint is asked after 1, 2, 4 … 60 seconds, or when it said")
     func backoff() {
-        var rule = AccessTokenRule()
+        var rule = AccessTokenPolicy()
         var time: Int64 = 0
         let refusal = TokenRefusal(outcome: .unavailable(retryAfter: nil), reason: "503")
         for wait: Int64 in [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000] {
@@ -142,7 +142,7 @@ import Testing
     func endpointsNumbers() {
         let day: Int64 = 86_400_000
         for number in [Int64.min, -1, 0, 1, 86_400, 86_401, .max / 1000, .max / 1000 + 1, .max] {
-            var rule = AccessTokenRule()
+            var rule = AccessTokenPolicy()
             _ = rule.decision(at: 0)
             let outcome = ProviderOutcome.unavailable(retryAfter: .seconds(number))
             rule.failed(TokenRefusal(outcome: outcome, reason: "503"), at: 0)
@@ -155,7 +155,7 @@ import Testing
 
     @Test("A failed renewal ahead of time leaves the old token in use")
     func failedAhead() {
-        var rule = AccessTokenRule()
+        var rule = AccessTokenPolicy()
         _ = rule.decision(at: 0)
         rule.fetched("a", lifetimeSeconds: 3600, at: 0)
         let early = hour - 200_000
@@ -167,7 +167,7 @@ import Testing
 
     @Test("What the provider does not take is renewed, once a minute at most")
     func discarded() {
-        var rule = AccessTokenRule()
+        var rule = AccessTokenPolicy()
         _ = rule.decision(at: 0)
         rule.fetched("a", lifetimeSeconds: 3600, at: 0)
         rule.discard("a", at: 10)
@@ -233,7 +233,7 @@ import Testing
 
     @Test("Urgent ones overtake, each kind in its own order, also where one comes back")
     func lanes() {
-        let queue = DeliveryQueue(limit: 1)
+        let queue = NotificationQueue(limit: 1)
         var started: [Delivery] = []
         queue.start = { started.append($0) }
         let answers = Answers()
@@ -252,7 +252,7 @@ import Testing
 
     @Test("It keeps the order, the bound, and every index exactly once")
     func bound() {
-        let queue = DeliveryQueue(limit: 2)
+        let queue = NotificationQueue(limit: 2)
         var started: [Delivery] = []
         queue.start = { started.append($0) }
         var emptied = 0
@@ -275,7 +275,7 @@ import Testing
 
     @Test("Deliveries that end at once do not pile up on the stack")
     func immediate() {
-        let queue = DeliveryQueue(limit: 1)
+        let queue = NotificationQueue(limit: 1)
         queue.start = { [unowned queue] in queue.finish($0, ProviderAnswer(.rejected)) }
         let answers = Answers()
         queue.add((0..<100_000).map { notification("\($0)") }) { answers.add($0, $1) }
@@ -285,7 +285,7 @@ import Testing
 
     @Test("What was not started can be dropped")
     func drop() {
-        let queue = DeliveryQueue(limit: 1)
+        let queue = NotificationQueue(limit: 1)
         var started: [Delivery] = []
         queue.start = { started.append($0) }
         let answers = Answers()

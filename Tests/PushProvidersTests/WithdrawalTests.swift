@@ -10,14 +10,14 @@ import Testing
 @testable import PushProviders
 
 @Suite("Lanes and withdrawal", .timeLimit(.minutes(1))) struct LanesAndWithdrawal {
-    private let apns = ProviderDirectory.Key(
+    private let apns = ProviderClients.Key(
         app: "shop",
         provider: .apns,
         environment: .production,
         name: "com.example"
     )
-    private let fcm = ProviderDirectory.Key(app: "shop", provider: .fcm)
-    private let wns = ProviderDirectory.Key(app: "shop", provider: .wns)
+    private let fcm = ProviderClients.Key(app: "shop", provider: .fcm)
+    private let wns = ProviderClients.Key(app: "shop", provider: .wns)
 
     private static func secret() throws -> JSONObject {
         let credential = try APNsCredential(

@@ -1,5 +1,5 @@
 import Apps
-import Door
+import Gateway
 import JSON
 import PushCore
 import Testing
@@ -13,7 +13,7 @@ struct CallerTests {
         for text in settings + ["client-push=on"] {
             for (name, value) in try AppSettings.change(text) { stored[name] = value }
         }
-        let app = AppAccess(
+        let app = CachedApp(
             id: "shop",
             appKey: "app",
             masterKey: "master",
@@ -28,7 +28,7 @@ struct CallerTests {
         body["data"] = ["alert": "Ding"]
         let request = try PushRequest.parse(body, now: .now())
         do {
-            try caller.requireAskable(request.audience)
+            try caller.requireQueryAllowed(request.audience)
             return nil
         } catch {
             return error

@@ -2,7 +2,7 @@ import Cryptography
 import HTTPServer
 import JSON
 import PushCore
-import PushStorage
+import SyncStorage
 import Testing
 
 @testable import Registration

@@ -1,5 +1,5 @@
 import Compression
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import PushCore

@@ -1,5 +1,5 @@
 import Apps
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
@@ -45,7 +45,7 @@ struct KeySelectionTests {
 @Suite(.timeLimit(.minutes(1)))
 struct LeanCloudCallTests {
     private func call(_ parameters: JSONObject) -> LeanCloudCall {
-        let app = AppAccess(id: "a", appKey: "k", masterKey: "m", settings: AppSettings())
+        let app = CachedApp(id: "a", appKey: "k", masterKey: "m", settings: AppSettings())
         var call = LeanCloudCall(method: .get, caller: Caller(app: app, rights: .master))
         call.parameters = parameters
         return call

@@ -206,26 +206,26 @@ struct CompiledConfigTests {
     @Test func answersThatAreKeptHaveABound() {
         var cache = AnswerCache<Int>(limit: 1000)
         for index in 0..<1024 {
-            var truth = ConditionTruth(count: 100)
+            var truth = ConditionResults(count: 100)
             for bit in 0..<10 where index >> bit & 1 == 1 { truth.set(bit * 9) }
             #expect(cache[truth] == nil)
             cache.insert(index, for: truth, weight: 30)
             #expect(cache[truth] == index)
             #expect(cache.weight <= 1000)
             // What is asked for stays.
-            var first = ConditionTruth(count: 100)
+            var first = ConditionResults(count: 100)
             #expect(cache[first] == 0)
             first.set(99)
         }
         // One that is larger than all of it stands alone.
-        var large = ConditionTruth(count: 100)
+        var large = ConditionResults(count: 100)
         large.set(98)
         cache.insert(-1, for: large, weight: 5000)
         #expect(cache[large] == -1)
-        var next = ConditionTruth(count: 100)
+        var next = ConditionResults(count: 100)
         next.set(97)
         cache.insert(-2, for: next, weight: 10)
-        var last = ConditionTruth(count: 100)
+        var last = ConditionResults(count: 100)
         last.set(96)
         cache.insert(-3, for: last, weight: 600)
         #expect(cache.weight <= 1000)

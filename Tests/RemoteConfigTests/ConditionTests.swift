@@ -14,7 +14,7 @@ struct ConditionTests {
 
     private func holds(_ expression: String, _ body: String) throws -> Bool {
         var context = ExpressionContext()
-        var circumstances = ConfigCircumstances(
+        var circumstances = EvaluationContext(
             try ConfigFetch(body: Array(body.utf8)),
             now: try #require(Self.now),
             digest: { sha256($0) },
@@ -244,10 +244,10 @@ struct ConditionTests {
     }
 
     @Test func theHashIsTakenForOneNumber() {
-        #expect(ConfigCircumstances.remainder([0]) == 0)
-        #expect(ConfigCircumstances.remainder([5, 245, 225, 0]) == 0)
-        #expect(ConfigCircumstances.remainder([5, 245, 225, 7]) == 7)
-        #expect(ConfigCircumstances.remainder(sha256(Array("cVQ3nFqLQJ2".utf8))) == 468_040)
+        #expect(EvaluationContext.remainder([0]) == 0)
+        #expect(EvaluationContext.remainder([5, 245, 225, 0]) == 0)
+        #expect(EvaluationContext.remainder([5, 245, 225, 7]) == 7)
+        #expect(EvaluationContext.remainder(sha256(Array("cVQ3nFqLQJ2".utf8))) == 468_040)
     }
 
     /// What all patterns of a fetch take together has a bound.

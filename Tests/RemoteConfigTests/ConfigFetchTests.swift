@@ -1,6 +1,7 @@
 import JSON
 import PushCore
 import RemoteConfig
+import Support
 import Testing
 
 /// What the SDKs send.
@@ -153,10 +154,9 @@ struct ConfigFetchTests {
         var body = Array(start.utf8)
         while body.count < 250_000 { body += Array(middle.utf8) }
         body += Array(end.utf8)
-        let clock = ContinuousClock()
         var best = Duration.seconds(1000)
         for _ in 0..<3 {
-            best = min(best, clock.measure { _ = try? ConfigFetch(body: body) })
+            best = min(best, processorTime { _ = try? ConfigFetch(body: body) })
         }
         #expect(best < .milliseconds(300))
     }

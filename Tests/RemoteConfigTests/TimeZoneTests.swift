@@ -46,7 +46,7 @@ struct TimeZoneTests {
         var zones = TimeZones()
         let found = zones.zone(name)
         let rules = try #require(found)
-        let time = try #require(WallTime(iso8601: shown))
+        let time = try #require(LocalDateTime(iso8601: shown))
         #expect(rules.instant(of: time) == Instant(iso8601: instant))
     }
 

@@ -1,5 +1,5 @@
 import Observability
-import PushStorage
+import SecureStorage
 import Testing
 
 @testable import SecurePayload
@@ -11,7 +11,7 @@ struct GuessTests {
 
     @Test("So many wrong ones a minute, and the next waits")
     func wrong() {
-        var guesses = Guesses(perMinute: 10)
+        var guesses = FailedAttempts(perMinute: 10)
         for number in 0..<10 {
             #expect(guesses.begin(bytes("ann"), bytes("\(number)"), now: now) == nil)
             guesses.end(bytes("ann"), bytes("\(number)"), wasWrong: true, now: now)
@@ -26,7 +26,7 @@ struct GuessTests {
 
     @Test("Many at once are as many, also before any of them is known to be wrong")
     func atOnce() {
-        var guesses = Guesses(perMinute: 10)
+        var guesses = FailedAttempts(perMinute: 10)
         let waits = (0..<100).map { guesses.begin(bytes("ann"), bytes("\($0)"), now: now) }
         #expect(waits.count { $0 == nil } == 10)
         for number in 0..<10 {
@@ -37,7 +37,7 @@ struct GuessTests {
 
     @Test("The same secret from many connections is one, and a right one costs nothing")
     func right() {
-        var guesses = Guesses(perMinute: 2)
+        var guesses = FailedAttempts(perMinute: 2)
         for _ in 0..<3 {
             for _ in 0..<50 {
                 #expect(guesses.begin(bytes("ann"), bytes("right"), now: now) == nil)
@@ -55,7 +55,7 @@ struct GuessTests {
 
     @Test("0 is no limit")
     func none() {
-        var guesses = Guesses(perMinute: 0)
+        var guesses = FailedAttempts(perMinute: 0)
         for number in 0..<1000 {
             #expect(guesses.begin(bytes("ann"), bytes("\(number)"), now: now) == nil)
             guesses.end(bytes("ann"), bytes("\(number)"), wasWrong: true, now: now)
@@ -103,7 +103,7 @@ struct GuessTests {
 
     @Test("A secret is remembered for its hash, for a time, and not by whoever else")
     func remembered() {
-        let remembered = RememberedSecrets(lifetime: .seconds(60), maximum: 10)
+        let remembered = VerifiedSecretCache(lifetime: .seconds(60), maximum: 10)
         let mark = remembered.mark("shop", "ann", bytes("password"))
         #expect(!remembered.holds(mark, now: now))
         remembered.remember(mark, for: "hash 1", now: now)
@@ -118,12 +118,12 @@ struct GuessTests {
             let other = remembered.mark(app, identity, bytes(secret))
             #expect(!remembered.holds(other, now: now))
         }
-        #expect(RememberedSecrets().mark("shop", "ann", bytes("password")) != mark)
+        #expect(VerifiedSecretCache().mark("shop", "ann", bytes("password")) != mark)
     }
 
     @Test("However many secrets were right, few are remembered, and who comes again stays known")
     func bounded() {
-        let remembered = RememberedSecrets(maximum: 10)
+        let remembered = VerifiedSecretCache(maximum: 10)
         let marks = (0..<100).map { remembered.mark("shop", "\($0)", bytes("password")) }
         for mark in marks {
             remembered.remember(mark, for: "hash", now: now)

@@ -1,46 +1,44 @@
 import Cryptography
-import Door
 import EventLoop
+import Gateway
 import HTTPServer
 import JSON
 import Logins
 import Observability
 import PushEvents
-import PushStorage
+import SecureStorage
+import ServiceShell
+import Storage
 import Testing
 
 @testable import SecurePayload
 
 @Suite("The description of the service is that of its routes", .timeLimit(.minutes(1)))
 struct OpenAPITests {
-    private let document: JSONValue
-
-    init() throws {
-        document = try JSONValue.parse(OpenAPIDocument.bytes(withOperations: false))
-    }
-
-    /// A surface whose database nobody asks.
-    private func withSurface(_ body: (SecureSurface) throws -> Void) async throws {
+    /// A surface whose database nobody asks, and the service's description.
+    private func withSurface(
+        _ body: (SecureSurface, JSONValue) throws -> Void
+    ) async throws {
         let loop = try EventLoop(name: "openapi")
         let database = PushDatabase(
             DatabaseConfiguration(uri: "postgresql://127.0.0.1:1/none"),
             on: loop
         )
         let metrics = Metrics()
-        let checks = SecretChecks(threads: 1, metrics: metrics)
+        let checks = SecretVerifier(threads: 1, metrics: metrics)
         let limits = ReaderLimits(failuresPerIdentity: 10)
         let surface = SecureSurface(
             loop: loop,
             database: database,
-            door: SecureDoor(
+            door: ReaderAuthenticator(
                 database: database,
-                logins: LoginDirectory(
+                logins: LoginCache(
                     database,
                     JWKSSource(JWKSConfiguration(), on: loop),
                     on: loop
                 ),
                 checks: checks,
-                remembered: RememberedSecrets(),
+                remembered: VerifiedSecretCache(),
                 limits: limits,
                 log: .disabled
             ),
@@ -48,12 +46,17 @@ struct OpenAPITests {
             topics: KafkaTopics(),
             checks: checks,
             limits: limits,
-            figures: SecureFigures(metrics),
+            figures: SecureMetrics(metrics),
             log: .disabled,
-            readGrace: .seconds(60),
-            document: []
+            readGrace: .seconds(60)
         )
-        let result = Result { try body(surface) }
+        let result = Result {
+            let document = SecureSurface.openAPI.document(
+                of: surface.routes,
+                withOperations: false
+            )
+            try body(surface, try JSONValue.parse(document))
+        }
         await database.close()
         await loop.stop()
         try result.get()
@@ -61,13 +64,15 @@ struct OpenAPITests {
 
     @Test("Each route is described, and nothing else")
     func routes() async throws {
-        try await withSurface { surface in
-            let routes = surface.routes.map { route in
-                let path = route.pattern.split(separator: "/").map { segment in
-                    segment.hasPrefix(":") ? "{\(segment.dropFirst())}" : String(segment)
-                }.joined(separator: "/")
-                return "\(route.method.rawValue) /\(path)"
-            }
+        try await withSurface { surface, document in
+            let routes =
+                ["GET \(OpenAPI.path)"]
+                + surface.routes.map { route in
+                    let path = route.pattern.split(separator: "/").map { segment in
+                        segment.hasPrefix(":") ? "{\(segment.dropFirst())}" : String(segment)
+                    }.joined(separator: "/")
+                    return "\(route.method.rawValue) /\(path)"
+                }
             let paths = try #require(document["paths"]?.object)
             let described = paths.flatMap { path, methods in
                 (methods.object ?? [:]).keys.map { "\($0.uppercased()) \(path)" }
@@ -78,18 +83,22 @@ struct OpenAPITests {
     }
 
     @Test("What is referred to is there, and what is in a path is a parameter")
-    func references() throws {
-        let schemas = try #require(document["components"]?["schemas"]?.object)
-        let text = document.text
-        for part in text.components(separatedBy: "#/components/schemas/").dropFirst() {
-            let name = String(part.prefix { $0 != "\"" })
-            #expect(schemas[name] != nil, "\(name)")
-        }
-        for (path, methods) in try #require(document["paths"]?.object) {
-            let names = path.split(separator: "/").filter { $0.hasPrefix("{") }
-            for (method, operation) in methods.object ?? [:] {
-                let inPath = (operation["parameters"]?.array ?? []).filter { $0["in"] == "path" }
-                #expect(inPath.count == names.count, "\(method) \(path)")
+    func references() async throws {
+        try await withSurface { _, document in
+            let schemas = try #require(document["components"]?["schemas"]?.object)
+            let text = document.text
+            for part in text.components(separatedBy: "#/components/schemas/").dropFirst() {
+                let name = String(part.prefix { $0 != "\"" })
+                #expect(schemas[name] != nil, "\(name)")
+            }
+            for (path, methods) in try #require(document["paths"]?.object) {
+                let names = path.split(separator: "/").filter { $0.hasPrefix("{") }
+                for (method, operation) in methods.object ?? [:] {
+                    let inPath = (operation["parameters"]?.array ?? []).filter {
+                        $0["in"] == "path"
+                    }
+                    #expect(inPath.count == names.count, "\(method) \(path)")
+                }
             }
         }
     }

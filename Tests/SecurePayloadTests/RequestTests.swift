@@ -149,7 +149,7 @@ struct RequestTests {
             "deviceType": "ios", "deviceToken": .string(String(repeating: "a", count: 64)),
             "installationId": "phone", "note": "mine", "channels": ["old"], "badge": 3,
         ]
-        try installation.take(before, changed: TextSet(before.keys), now: .now())
+        try installation.take(before, changed: ExactStringSet(before.keys), now: .now())
         let wanted = try DeviceRegistration(
             (["Platform": "gcm", "Handle": "reg:1", "Tags": ["new"]] as JSONObject).bytes,
             of: "ann"

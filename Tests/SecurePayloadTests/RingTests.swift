@@ -10,8 +10,8 @@ import XML
 struct RingTests {
     private let end = Instant(seconds: 1_800_000_000)
 
-    private func ring(_ text: String?) -> SecureRing {
-        SecureRing(id: "12", identity: "ann", visibleText: text, expiresAt: end)
+    private func ring(_ text: String?) -> SecurePush {
+        SecurePush(id: "12", identity: "ann", visibleText: text, expiresAt: end)
     }
 
     private func native(_ text: String?) throws -> JSONObject {
@@ -100,14 +100,14 @@ struct RingTests {
         if piece != "]]>" { #expect(mpns.utf8.count <= 3072) }
         #expect(try #require(native["apns"]?["payload"]).bytes.count <= 4096)
         let shown = text.replacing("\u{FFFF}", with: "\u{FFFD}")
-        let element = try XMLElement.parse(Array("<text>\(SecureRing.xml(text))</text>".utf8))
+        let element = try XMLElement.parse(Array("<text>\(SecurePush.xml(text))</text>".utf8))
         #expect(element.text == shown)
     }
 
     @Test("An end of a mark is one also where a combining mark follows")
     func marks() throws {
         let text = String(repeating: "&&&", count: 100) + "]]>\u{338}"
-        let xml = SecureRing.xml(text)
+        let xml = SecurePush.xml(text)
         #expect(xml.utf8.starts(with: "<![CDATA[".utf8))
         let element = try XMLElement.parse(Array("<text>\(xml)</text>".utf8))
         #expect(element.text.isSame(as: text))
@@ -115,9 +115,9 @@ struct RingTests {
 
     @Test("Controls are not shown")
     func controls() {
-        #expect(SecureRing.problem(ofVisible: "one\ttwo\nthree\r") == nil)
+        #expect(SecurePush.problem(ofVisible: "one\ttwo\nthree\r") == nil)
         for text in ["\0", "\u{1}", "\u{1B}[31m"] {
-            #expect(SecureRing.problem(ofVisible: text) != nil)
+            #expect(SecurePush.problem(ofVisible: text) != nil)
         }
     }
 }

@@ -12,14 +12,15 @@ struct ClaimWorkerTests {
     /// Runs rounds on a loop of their own until one says that it was the last.
     private func run(
         listening listen: @escaping ClaimWorker.Listen = { _ in },
-        _ round: @escaping @Sendable (_ number: Int, ClaimWorker, Bell) throws -> ClaimWorker.Next?
+        _ round:
+            @escaping @Sendable (_ number: Int, ClaimWorker, WakeUp) throws -> ClaimWorker.Next?
     ) async throws {
         let loop = try EventLoop(name: "claims")
         let rounds = Task(executorPreference: loop) {
-            let bell = Bell(on: loop)
+            let wakeUp = WakeUp(on: loop)
             let worker = ClaimWorker(
                 "nothing can be claimed",
-                wokenBy: bell,
+                wokenBy: wakeUp,
                 listening: listen,
                 on: loop,
                 log: .disabled
@@ -27,7 +28,7 @@ struct ClaimWorkerTests {
             var number = 0
             await worker.run {
                 number += 1
-                guard let next = try round(number, worker, bell) else {
+                guard let next = try round(number, worker, wakeUp) else {
                     unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
                     return .sleep(atMost: .seconds(3600))
                 }
@@ -45,9 +46,9 @@ struct ClaimWorkerTests {
 
     @Test("an idle worker sleeps until it is rung, also where it was rung before it slept")
     func rung() async throws {
-        try await run { number, _, bell in
+        try await run { number, _, wakeUp in
             guard number < 3 else { return nil }
-            bell.ring()
+            wakeUp.signal()
             return .sleep(atMost: .seconds(3600))
         }
     }
@@ -108,7 +109,7 @@ struct ClaimWorkerTests {
         let worker = await Task(executorPreference: loop) {
             let worker = ClaimWorker(
                 "nothing can be claimed",
-                wokenBy: Bell(on: loop),
+                wokenBy: WakeUp(on: loop),
                 on: loop,
                 log: .disabled
             )

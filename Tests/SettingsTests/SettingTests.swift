@@ -23,23 +23,23 @@ struct SettingTests {
     func unusableValuesNameTheirVariable() {
         #expect(
             problem(of: Setting<Int>("COUNT", in: 1...10, default: 1, ""))
-                == "COUNT is \"12\"; it takes 1 to 10"
+                == "COUNT is \"12\"; expected 1 to 10"
         )
         #expect(
             problem(of: Setting<Duration>("BARE", in: .zero ... .seconds(90), default: .zero, ""))
-                == "BARE is \"25\"; it takes 0ms to 90s"
+                == "BARE is \"25\"; expected 0ms to 90s"
         )
         #expect(
             problem(of: Setting<Duration>("LONG", in: .zero ... .seconds(3600), default: .zero, ""))
-                == "LONG is \"7d\"; it takes 0ms to 1h"
+                == "LONG is \"7d\"; expected 0ms to 1h"
         )
         #expect(
             problem(of: Setting<Colour>("COLOUR", default: .red, ""))
-                == "COLOUR is \"blue\"; it takes red, green"
+                == "COLOUR is \"blue\"; expected red, green"
         )
         #expect(
             problem(of: Setting<Bool>("FLAG", default: false, ""))
-                == "FLAG is \"maybe\"; it takes true or false"
+                == "FLAG is \"maybe\"; expected true or false"
         )
         #expect(
             problem(of: Setting<String>.file("HOSTS", takes: "a file", ""))

@@ -1,6 +1,7 @@
 import Foundation
 import Kafka
 import ServiceKit
+import ServiceShell
 import Settings
 import Synchronization
 import Testing
@@ -17,7 +18,10 @@ import Testing
 @Suite(.timeLimit(.minutes(1)))
 struct VariablesTests {
     private static let readers: [(name: String, entries: [SettingEntry])] = [
-        ("registration", ServiceVariable.all(beside: RegistrationConfiguration.variables)),
+        (
+            "registration",
+            ServiceVariable.all(beside: HTTPServiceConfiguration<Registration>.variables)
+        ),
         (
             "dispatcher",
             ServiceVariable.all(
@@ -27,13 +31,13 @@ struct VariablesTests {
         ),
         (
             "config-watcher",
-            ServiceVariable.all(beside: ConfigWatcherConfiguration.variables)
+            ServiceVariable.all(beside: HTTPServiceConfiguration<ConfigWatcher>.variables)
         ),
         (
             "secure-payload",
-            ServiceVariable.all(beside: SecurePayloadConfiguration.variables)
+            ServiceVariable.all(beside: HTTPServiceConfiguration<SecurePayloadService>.variables)
         ),
-        ("ingest", ServiceVariable.all(beside: IngestConfiguration.variables)),
+        ("ingest", ServiceVariable.all(beside: HTTPServiceConfiguration<Ingest>.variables)),
         ("simulator", ServiceVariable.all(beside: SimulatorConfiguration.variables)),
         ("carillon", CommandContext.variables),
     ]
@@ -81,19 +85,19 @@ struct VariablesTests {
             )
             return asked.withLock { $0 }
         }
-        let registration = try names { _ = try RegistrationConfiguration(reader: $0) }
-        #expect(registration == Set(RegistrationConfiguration.variables.map(\.name)))
+        let registration = try names { _ = try HTTPServiceConfiguration<Registration>($0) }
+        #expect(registration == Set(HTTPServiceConfiguration<Registration>.variables.map(\.name)))
         let dispatcher = try names { _ = try DispatcherConfiguration(reader: $0) }
         #expect(
             dispatcher.subtracting(["SHUTDOWN_GRACE"])
                 == Set(DispatcherConfiguration.variables.map(\.name))
         )
-        let watcher = try names { _ = try ConfigWatcherConfiguration(reader: $0) }
-        #expect(watcher == Set(ConfigWatcherConfiguration.variables.map(\.name)))
-        let secure = try names { _ = try SecurePayloadConfiguration(reader: $0) }
-        #expect(secure == Set(SecurePayloadConfiguration.variables.map(\.name)))
-        let ingest = try names { _ = try IngestConfiguration(reader: $0) }
-        #expect(ingest == Set(IngestConfiguration.variables.map(\.name)))
+        let watcher = try names { _ = try HTTPServiceConfiguration<ConfigWatcher>($0) }
+        #expect(watcher == Set(HTTPServiceConfiguration<ConfigWatcher>.variables.map(\.name)))
+        let secure = try names { _ = try HTTPServiceConfiguration<SecurePayloadService>($0) }
+        #expect(secure == Set(HTTPServiceConfiguration<SecurePayloadService>.variables.map(\.name)))
+        let ingest = try names { _ = try HTTPServiceConfiguration<Ingest>($0) }
+        #expect(ingest == Set(HTTPServiceConfiguration<Ingest>.variables.map(\.name)))
         let simulator = try names { _ = try SimulatorConfiguration(reader: $0) }
         #expect(simulator == Set(SimulatorConfiguration.variables.map(\.name)))
     }

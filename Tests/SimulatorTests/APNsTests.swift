@@ -76,7 +76,7 @@ private struct Sender {
         _ request: HTTPServerRequest,
         environment: String = "production",
         now: Int64 = now
-    ) -> Judgement {
+    ) -> CheckResult {
         checker.judge(request, environment: environment, now: now, connection: &connection)
     }
 }

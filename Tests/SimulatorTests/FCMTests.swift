@@ -64,7 +64,7 @@ private struct Sender {
         token: String?,
         project: String = "shop",
         now: Int64 = now
-    ) throws -> Judgement {
+    ) throws -> CheckResult {
         var headers = HTTPHeaders()
         if let token { headers.add("Authorization", "Bearer " + token) }
         let request = try HTTPServerRequest(

@@ -6,14 +6,14 @@ import Testing
 
 @Suite("Simulator: rules", .timeLimit(.minutes(1)))
 struct RuleTests {
-    private func book(_ text: String) throws -> RuleBook {
-        var book = RuleBook()
+    private func book(_ text: String) throws -> RuleSet {
+        var book = RuleSet()
         try book.replace(with: try JSONValue.parse(text))
         return book
     }
 
     private func take(
-        _ book: inout RuleBook,
+        _ book: inout RuleSet,
         _ provider: Provider = .apns,
         token: String? = "abcd",
         path: String = "/3/device/abcd",
@@ -86,7 +86,7 @@ struct RuleTests {
 @Suite("Simulator: what was received", .timeLimit(.minutes(1)))
 struct ReceivedLogTests {
     private func received(_ token: String, status: Int? = 200) throws -> ReceivedRequest {
-        var judgement = Judgement()
+        var judgement = CheckResult()
         judgement.token = token
         return ReceivedRequest(
             provider: .apns,

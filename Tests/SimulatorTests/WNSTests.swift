@@ -62,7 +62,7 @@ private struct Sender {
         body: String = toast,
         token: String,
         now: Int64 = now
-    ) throws -> Judgement {
+    ) throws -> CheckResult {
         var headers: HTTPHeaders = [
             "Authorization": "Bearer " + token, "Content-Type": "text/xml",
             "X-WNS-Type": "wns/toast", "Content-Length": "\(body.utf8.count)",

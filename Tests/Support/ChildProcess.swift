@@ -19,6 +19,7 @@ package final class ChildProcess: @unchecked Sendable {
     }
 
     private struct Waiter {
+        let id: UUID
         let matches: @Sendable (String) -> Bool
         let resume: (Result<String, any Error>) -> Void
     }
@@ -88,14 +89,26 @@ package final class ChildProcess: @unchecked Sendable {
         _ what: String,
         where matches: @escaping @Sendable (String) -> Bool
     ) async throws -> String {
-        try await withCheckedThrowingContinuation { continuation in
-            let known: Result<String, any Error>? = lock.withLock {
-                if let line = lines[.output]?.first(where: matches) { return .success(line) }
-                if ended != nil { return .failure(endedBefore(what)) }
-                waiters.append(Waiter(matches: matches) { continuation.resume(with: $0) })
-                return nil
+        let id = UUID()
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                let known: Result<String, any Error>? = lock.withLock {
+                    if let line = lines[.output]?.first(where: matches) { return .success(line) }
+                    if ended != nil { return .failure(endedBefore(what)) }
+                    if Task.isCancelled { return .failure(CancellationError()) }
+                    waiters.append(
+                        Waiter(id: id, matches: matches) { continuation.resume(with: $0) }
+                    )
+                    return nil
+                }
+                if let known { continuation.resume(with: known) }
             }
-            if let known { continuation.resume(with: known) }
+        } onCancel: {
+            let cancelled = lock.withLock {
+                let index = waiters.firstIndex { $0.id == id }
+                return index.map { waiters.remove(at: $0) }
+            }
+            cancelled?.resume(.failure(CancellationError()))
         }
     }
 
@@ -123,7 +136,18 @@ package final class ChildProcess: @unchecked Sendable {
         return port
     }
 
+    /// Waits for its end. A test that is cancelled, as one that exceeds its time limit, kills it: else
+    /// the whole run would wait.
     package func exit() async -> Exit {
+        await withTaskCancellationHandler {
+            await end()
+        } onCancel: {
+            signal(SIGKILL)
+        }
+    }
+
+    /// Waits for its end, also in a task that is cancelled.
+    package func end() async -> Exit {
         await withCheckedContinuation { continuation in
             let known: Exit? = lock.withLock {
                 if ended == nil { exitWaiters.append { continuation.resume(returning: $0) } }
@@ -137,11 +161,11 @@ package final class ChildProcess: @unchecked Sendable {
     @discardableResult
     package func stop() async -> Exit {
         signal(SIGTERM)
-        let insisting = Task {
+        let retryingUntilStopped = Task {
             try await Task.sleep(for: .seconds(40))
             signal(SIGKILL)
         }
-        defer { insisting.cancel() }
+        defer { retryingUntilStopped.cancel() }
         return await exit()
     }
 
@@ -214,7 +238,7 @@ package func run(
         environment: environment,
         input: input
     )
-    let exit = await child.exit()
+    let exit = await child.end()
     return ProgramAnswer(
         exit: exit,
         output: child.lines().joined(separator: "\n"),

@@ -1,5 +1,6 @@
 import Foundation
 package import JSON
+import Synchronization
 
 /// What a server answered.
 package struct HTTPAnswer: Sendable {
@@ -199,19 +200,27 @@ package struct LoopbackSocket {
     }
 }
 
-/// A port of this machine that nothing listens on, for a listener that cannot choose its own.
+private let portsGiven = Atomic(Int.random(in: 0..<12_000))
+
+/// A port of this machine that nothing listens on, for a listener that cannot choose its own. It is
+/// below the range that connections are given, and each call returns another one.
 package func freePort() throws -> Int {
-    let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-    defer { close(descriptor) }
-    var address = sockaddr_in()
-    address.sin_family = sa_family_t(AF_INET)
-    address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-    var size = socklen_t(MemoryLayout<sockaddr_in>.size)
-    let status = unsafe withUnsafeMutablePointer(to: &address) { pointer in
-        unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-            unsafe bind(descriptor, $0, size) == 0 && getsockname(descriptor, $0, &size) == 0
+    for _ in 0..<200 {
+        let given = portsGiven.wrappingAdd(1, ordering: .relaxed).newValue
+        let port = UInt16(20_000 + given % 12_000)
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        defer { close(descriptor) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        let size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let isFree = unsafe withUnsafePointer(to: &address) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe bind(descriptor, $0, size) == 0
+            }
         }
+        if isFree { return Int(port) }
     }
-    guard status else { throw TestFailure("no free port") }
-    return Int(UInt16(bigEndian: address.sin_port))
+    throw TestFailure("no free port")
 }

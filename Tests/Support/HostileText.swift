@@ -38,14 +38,13 @@ package enum HostileText {
         return text
     }
 
-    /// How many times the one takes what the other takes: the least of several rounds of each, in
-    /// turns, so that a busy machine troubles both alike.
+    /// How many times the processor time of the other the one takes: the least of several rounds of each, in
+    /// turns.
     package static func costRatio(of dear: () -> Void, to cheap: () -> Void) -> Double {
-        let clock = ContinuousClock()
         var (least, leastOfCheap) = (Duration.seconds(3600), Duration.seconds(3600))
         for _ in 0..<3 {
-            leastOfCheap = min(leastOfCheap, clock.measure(cheap))
-            least = min(least, clock.measure(dear))
+            leastOfCheap = min(leastOfCheap, processorTime(cheap))
+            least = min(least, processorTime(dear))
         }
         return least / max(leastOfCheap, .microseconds(1))
     }

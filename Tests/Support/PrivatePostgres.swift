@@ -180,23 +180,4 @@ package final class PrivatePostgres: Sendable {
         await stop(.immediate)
         try? FileManager.default.removeItem(atPath: folder)
     }
-
-    /// A port that nobody has now; the kernel does not hand it out again at once.
-    private static func freePort() throws -> Int {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        guard descriptor >= 0 else { throw TestFailure("no socket") }
-        defer { close(descriptor) }
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let status = unsafe withUnsafeMutablePointer(to: &address) { pointer in
-            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-                guard unsafe bind(descriptor, address, length) == 0 else { return Int32(-1) }
-                return unsafe getsockname(descriptor, address, &length)
-            }
-        }
-        guard status == 0 else { throw TestFailure("no free port") }
-        return Int(UInt16(bigEndian: address.sin_port))
-    }
 }

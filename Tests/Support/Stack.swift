@@ -3,6 +3,7 @@ import Foundation
 package import JSON
 import PushCore
 import PushStorage
+import Storage
 
 /// Carillon as an operator runs it: the built executables, the simulator, a database and topics of
 /// its own. Everything is on this machine, on ports of its own, and gone afterwards.

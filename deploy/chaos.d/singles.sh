@@ -219,7 +219,7 @@ wait_for_singles() {
     done
 }
 
-# finish_singles APP BOUND: waits for all of them, and holds the books against what the provider saw.
+# finish_singles APP BOUND: waits for all of them, and compares the ledger with what the provider saw.
 finish_singles() {
     local lines distinct named
     wait "$events_pid" || fail "not all events were written: $(cat "$run_folder/events.log")"

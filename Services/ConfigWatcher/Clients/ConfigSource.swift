@@ -1,16 +1,17 @@
+import ConfigStorage
 import JSON
-import PushStorage
 import RemoteConfig
+import Storage
 
-/// What Postgres says of templates of namespace `firebase`.
+/// The queries for templates of namespace `firebase`.
 struct ConfigSource: Sendable {
     typealias Current = (version: Int, template: JSONValue)
 
     /// The latest revision.
     var revision: @Sendable () async throws -> Int
-    /// What became current after a revision, in its order, at most `headsAtOnce`.
+    /// The templates that became current after a revision, in order, at most `headsAtOnce`.
     var heads: @Sendable (_ revision: Int) async throws -> [ConfigHead]
-    /// An app's template; `nil` where nothing is published.
+    /// An app's template; `nil` if nothing is published.
     var current: @Sendable (_ app: String) async throws -> Current?
 
     static let headsAtOnce = 1000

@@ -1,28 +1,27 @@
+import ConfigStorage
 import EventLoop
 import HTTPServer
 import JSON
 import Observability
 import PushCore
-import PushStorage
 import ServiceKit
 
 /// The clients of one loop that listen for announcements, by app. Confined to the loop.
 ///
-/// None has a task or a timer of its own: an announcement is one write to each, and so is what keeps
-/// the lines alive. What is written to many is written in portions, between which the loop does its
-/// other work. Those of an app that was deleted are ended, as on a stop; so are those of its
-/// predecessor where an app of its id was created since.
+/// Clients have no task or timer of their own: an announcement is one write to each, and so is a heartbeat.
+/// Writes to many clients are split into batches, between which the loop does other work. The streams of a
+/// deleted app are ended as on a stop, also if a new app was created with the same id since.
 final class ConfigStreams: @unchecked Sendable {
     static let beat = Duration.seconds(25)
     private static let portion = 500
     private static let appsAtOnce = 1000
 
-    /// What Postgres says of apps; those that do not exist are left out.
+    /// The query for the latest announcements of apps; apps that do not exist are left out.
     typealias Source = @Sendable (_ apps: [String]) async throws -> [LatestConfigAnnouncement]
 
     private struct Listeners {
         var streams: [ObjectIdentifier: ConfigStream] = [:]
-        /// The latest that they were told of, 0 where there is none; `nil`: nobody has looked.
+        /// The latest version that they were notified of, 0 without one; `nil` before the first look.
         var announced: Int?
     }
 
@@ -31,18 +30,19 @@ final class ConfigStreams: @unchecked Sendable {
     private let loop: EventLoop
     private let open: Gauge
     private let log: Log
-    private let bell: Bell
-    /// By the app's id and when it was created: one of its id that was created later is another.
+    private let wakeUp: WakeUp
+    /// The listeners by the app's id and its time of creation: a later app with the same id is another one.
     private var listeners: [String: [Instant: Listeners]] = [:]
-    /// Whose announcements are to be looked at.
+    /// The apps whose announcements are to be looked up.
     private var noticedApps: Set<String> = []
 
     /// - Parameters:
     ///   - source: Asked about the apps that have listeners.
-    ///   - lookEvery: How often at least: a notification may be missed while the listener reconnects.
-    ///   - loop: Of the streams.
-    ///   - open: Counts them.
-    ///   - log: Told where Postgres does not answer.
+    ///   - lookEvery: The poll interval. Polling finds announcements whose NOTIFY was missed while the
+    ///     database connection was down.
+    ///   - loop: The loop of the streams.
+    ///   - open: The gauge of open streams.
+    ///   - log: The log for failed queries.
     init(
         _ source: @escaping Source,
         lookEvery: Duration = .seconds(5),
@@ -55,13 +55,13 @@ final class ConfigStreams: @unchecked Sendable {
         self.loop = loop
         self.open = open
         self.log = log
-        bell = Bell(on: loop)
+        wakeUp = WakeUp(on: loop)
     }
 
-    // MARK: Who listens
+    // MARK: Listeners
 
-    /// What was announced of an app before a client of it begins to listen: as its other listeners were
-    /// told, else as Postgres has it.
+    /// Returns the version that was announced before a client begins to listen: the one that the app's other
+    /// listeners were notified of, else the one in Postgres.
     func announced(of app: String, createdAt: Instant) async throws -> Int {
         loop.checkIsolated()
         if let known = listeners[app]?[createdAt]?.announced { return known }
@@ -74,7 +74,7 @@ final class ConfigStreams: @unchecked Sendable {
         listeners[stream.app, default: [:]][stream.createdAt, default: Listeners()]
             .streams[ObjectIdentifier(stream)] = stream
         if isFirst { noticed(stream.app) }
-        // What was announced while it was on its way here.
+        // A version that was announced while the stream was being opened.
         stream.tell(listeners[stream.app]?[stream.createdAt]?.announced ?? 0)
     }
 
@@ -90,19 +90,20 @@ final class ConfigStreams: @unchecked Sendable {
         if listeners[stream.app]?.isEmpty == true { listeners[stream.app] = nil }
     }
 
-    // MARK: What is announced
+    // MARK: Announcements
 
-    /// Something was announced of an app, or it was changed; empty: perhaps any.
+    /// Schedules a look-up of an app that has a new announcement or was changed. An empty id stands for all
+    /// apps that have listeners.
     func noticed(_ app: String) {
         if app.isEmpty {
             noticedApps.formUnion(listeners.keys)
         } else if listeners[app] != nil {
             noticedApps.insert(app)
         }
-        if !noticedApps.isEmpty { bell.ring() }
+        if !noticedApps.isEmpty { wakeUp.signal() }
     }
 
-    /// Looks at announcements, and keeps the lines alive, until its task is cancelled.
+    /// Looks up announcements and sends heartbeats, until its task is cancelled.
     func run() async {
         loop.checkIsolated()
         let beats = loop.schedule(after: Self.beat, every: Self.beat) { [self] in
@@ -114,7 +115,7 @@ final class ConfigStreams: @unchecked Sendable {
             noticedApps.subtract(apps)
             if !apps.isEmpty { await look(apps) }
             if !noticedApps.isEmpty { continue }
-            await bell.wait(atMost: lookEvery)
+            await wakeUp.wait(atMost: lookEvery)
             if noticedApps.isEmpty { noticedApps.formUnion(listeners.keys) }
         }
         beats.cancel()
@@ -122,7 +123,8 @@ final class ConfigStreams: @unchecked Sendable {
 
     private func look(_ apps: [String]) async {
         do {
-            // Who begins to listen meanwhile may know of an app that this answer does not.
+            // Only the listeners from before the query: the result lacks an app that was created during it, and
+            // its clients would be ended wrongly.
             let listening = apps.flatMap { app in
                 (listeners[app] ?? [:]).keys.map { (app: app, createdAt: $0) }
             }
@@ -151,7 +153,7 @@ final class ConfigStreams: @unchecked Sendable {
         each(Array(known.streams.values)) { $0.tell(version) }
     }
 
-    /// There is no such app any more.
+    /// Ends the streams of an app that no longer exists.
     private func end(_ app: String, _ createdAt: Instant) {
         guard let known = listeners[app]?[createdAt] else { return }
         each(Array(known.streams.values)) { $0.end() }
@@ -169,35 +171,35 @@ final class ConfigStreams: @unchecked Sendable {
     }
 }
 
-/// One client that listens, as long as its connection does. Confined to its loop.
+/// One listening client, for the lifetime of its connection. Confined to its loop.
 final class ConfigStream: HTTPStreamFeed, @unchecked Sendable {
     enum Form: Sendable {
-        /// What Firebase's SDKs read: flat JSON objects, one a line, each in a piece of its own.
+        /// The format of Firebase's SDKs: flat JSON objects, one a line, each in its own chunk.
         case lines
         case events
     }
 
     let app: String
-    /// An app of this id that was created later is another.
+    /// A later app with the same id is another one.
     let createdAt: Instant
     private let form: Form
     private let streams: ConfigStreams
-    /// The app's current version as it begins. It may not be announced yet: its client is told of it at
-    /// once where he is behind, and again when it is.
+    /// The app's current version when the stream begins. It may not be announced yet: a client with an older
+    /// version is notified of it at once, and again when it is announced.
     private let current: Int
     private let isBehind: Bool
-    /// The latest announcement that its client needs not be told of.
+    /// The version up to which announcements are not sent to the client.
     private var told: Int
     private var writer: HTTPBodyWriter?
 
     /// - Parameters:
     ///   - app: The app's id.
-    ///   - createdAt: When that app was created.
-    ///   - form: How it is told.
-    ///   - announced: What was announced of the app before `current` was asked for.
+    ///   - createdAt: The time when that app was created.
+    ///   - form: The format of notifications.
+    ///   - announced: The version that was announced before `current` was queried.
     ///   - current: The app's current version.
-    ///   - known: The version that its client says he has; `nil`: he does not ask what has been.
-    ///   - streams: Of its loop.
+    ///   - known: The version that the client says it has; `nil` if it wants only announcements from now on.
+    ///   - streams: The streams of its loop.
     init(
         app: String,
         createdAt: Instant,
@@ -233,7 +235,7 @@ final class ConfigStream: HTTPStreamFeed, @unchecked Sendable {
     func end() { writer?.finish() }
 
     func lastWords() -> [UInt8] {
-        form.farewell(at: max(told, current), retryAfter: Int.random(in: 1...30))
+        form.closingEvent(at: max(told, current), retryAfter: Int.random(in: 1...30))
     }
 
     func ended(_ writer: HTTPBodyWriter) {
@@ -259,9 +261,9 @@ extension ConfigStream.Form {
         }
     }
 
-    /// Without a word of when to come again, SDKs come again at once. iOS takes an object without a
-    /// version for version 1.
-    func farewell(at version: Int, retryAfter seconds: Int) -> [UInt8] {
+    /// Without a time to reconnect, SDKs reconnect at once. iOS takes an object without a version for version
+    /// 1.
+    func closingEvent(at version: Int, retryAfter seconds: Int) -> [UInt8] {
         switch self {
         case .lines:
             Array(

@@ -1,30 +1,30 @@
 import Cryptography
-import Door
+import Gateway
 import Observability
 import PushCore
 
-/// How often one app instance may fetch, counted for all loops of a process together.
+/// Limits the fetches of an app instance, counted for all loops of a process together.
 ///
-/// Instances are known by bytes of a bounded size, whatever they call themselves, and a bounded number
-/// of them is remembered; see `TokenBuckets`.
+/// The keys of instances have a bounded size, whatever name a client sends, and their number is bounded, too;
+/// see `TokenBuckets`.
 final class FetchLimits: Sendable {
     private static let maximumInstances = 200_000
-    /// Of limits that apps set.
+    /// The limit of different limits that apps set.
     private static let maximumLimits = 16
 
     private let lock = Lock()
     nonisolated(unsafe) private var buckets: [Int: TokenBuckets<[UInt8]>] = [:]
 
-    /// Who fetches.
+    /// The client that fetches.
     enum Fetcher {
         case instance(String)
         case address(String)
     }
 
     /// - Parameters:
-    ///   - fetcher: Whose fetch it is.
+    ///   - fetcher: The client that fetches.
     ///   - app: The app's id.
-    ///   - limit: An hour; 0: none.
+    ///   - limit: Fetches an hour; 0: no limit.
     ///   - now: The time.
     /// - Returns: `nil`, or the seconds to wait.
     func take(
@@ -48,14 +48,14 @@ final class FetchLimits: Sendable {
         }
     }
 
-    /// An app's id has no blank.
+    /// An app's id contains no blank.
     private static func key(_ fetcher: Fetcher, _ app: String) -> [UInt8] {
         let (kind, name) =
             switch fetcher {
             case .instance(let id): ("i", id)
             case .address(let address): ("a", address)
             }
-        // Firebase's own have 22 bytes.
+        // Ids of Firebase have 22 bytes.
         let bytes = name.utf8.count <= 40 ? Array(name.utf8) : [0] + sha256(Array(name.utf8))
         return Array("\(kind) \(app) ".utf8) + bytes
     }

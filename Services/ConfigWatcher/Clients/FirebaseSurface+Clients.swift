@@ -1,12 +1,12 @@
-import Door
 import EventLoop
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
-import PushStorage
 import RemoteConfig
+import Storage
 
-/// What clients ask: a fetch, and to be told when the next is due.
+/// The requests of clients: a fetch, and a stream that announces when the next one is due.
 extension FirebaseSurface {
     private typealias Answer =
         @Sendable (HTTPServerRequest, Caller) async throws -> HTTPServerResponse
@@ -15,22 +15,40 @@ extension FirebaseSurface {
         let firebase = ConfigNamespace.firebase
         let namespaces = "\(Self.project)/namespaces/\(firebase.rawValue)"
         return [
-            route(.post, namespaces + ":fetch", .prompt { try fetch($0, $1) }),
+            route(
+                .post,
+                namespaces + ":fetch",
+                "Get the values for one app instance",
+                answer: .json(),
+                .prompt { try fetch($0, $1) }
+            ),
             route(
                 .post,
                 namespaces + ":streamFetchInvalidations",
+                "Listen: an object, one a line, for each announcement",
+                answer: .json(),
                 listening { try await lines($0, $1) }
             ),
         ]
             + ["\(Self.project)/remoteConfig:stream", Self.path(firebase, "remoteConfig:stream")]
             .map { path in
-                route(.get, path, listening { try await events($0, $1) })
+                route(
+                    .get,
+                    path,
+                    "Listen: a server-sent event for each announcement",
+                    query: ["lastKnownVersionNumber"],
+                    answer: .init("text/event-stream"),
+                    listening { try await events($0, $1) }
+                )
             }
     }
 
     private func route(
         _ method: HTTPMethod,
         _ path: String,
+        _ summary: String,
+        query: [String] = [],
+        answer: RouteDescription.Content,
         _ handler: SurfaceRoute.Handler
     ) -> SurfaceRoute {
         SurfaceRoute(
@@ -39,6 +57,16 @@ extension FirebaseSurface {
             appName: "project",
             maximumBodyBytes: Self.maximumFetchBytes,
             handler: handler
+        )
+        .described(
+            RouteDescription(
+                summary,
+                for: [["apiKey"], ["apiKeyHeader"], ["masterKey"]],
+                parameters: query.map { .query($0) },
+                body: method == .post ? .json(["type": "object"]) : nil,
+                answers: [.init(200, "Done", answer)],
+                refusal: Self.refusal
+            )
         )
     }
 
@@ -50,11 +78,11 @@ extension FirebaseSurface {
 
     // MARK: Fetching
 
-    /// Answers at once where the app and its template are in memory, as they are but for seconds.
+    /// Answers at once if the app and its template are cached, as they nearly always are.
     private func fetch(
         _ request: HTTPServerRequest,
-        _ visit: Visit
-    ) throws -> HTTPPromptAnswer {
+        _ visit: RequestContext
+    ) throws -> ImmediateResponse {
         let proof = try client(request, visit)
         if let caller = try visit.admitAtOnce(proof) { return try fetch(request, caller, visit) }
         return .later {
@@ -66,15 +94,15 @@ extension FirebaseSurface {
     private func fetch(
         _ request: HTTPServerRequest,
         _ caller: Caller,
-        _ visit: Visit
-    ) throws -> HTTPPromptAnswer {
+        _ visit: RequestContext
+    ) throws -> ImmediateResponse {
         _ = try QueryParameters(request, taking: [])
-        // The JavaScript SDK says gzip and sends text.
+        // The JavaScript SDK declares gzip and sends plain text.
         let fetch: ConfigFetch
         do {
             fetch = try ConfigFetch(body: try request.bodyByItsBytes())
         } catch {
-            // Nobody can tell whose it is, and reading it was work.
+            // The instance is unknown, and parsing the request was work.
             try count(.address(visit.subscriber), caller)
             throw error
         }
@@ -90,13 +118,13 @@ extension FirebaseSurface {
         }
     }
 
-    /// Conditions that take long are evaluated in the app's turns.
+    /// Evaluates a fetch; slow conditions are evaluated in the app's turns.
     private func evaluate(
         _ fetch: ConfigFetch,
         ifNoneMatch header: String?,
         of app: String,
-        _ known: ConfigMemory.Known
-    ) -> HTTPPromptAnswer {
+        _ known: TemplateCache.Known
+    ) -> ImmediateResponse {
         guard let config = known.config else {
             return .now(
                 response(to: fetch, CompiledConfig.noTemplate(app: app), of: app, known.version)
@@ -114,13 +142,13 @@ extension FirebaseSurface {
         }
     }
 
-    /// Evaluates the rest, in turns.
+    /// Finishes an evaluation in the app's turns.
     private func finish(
         _ begun: ConfigEvaluation,
         of fetch: ConfigFetch,
         ifNoneMatch etag: [UInt8]?,
         of app: String,
-        _ known: ConfigMemory.Known
+        _ known: TemplateCache.Known
     ) async throws -> HTTPServerResponse {
         guard let config = known.config else { throw ConfigUnavailable() }
         var evaluation = begun
@@ -135,7 +163,7 @@ extension FirebaseSurface {
         return answer(to: fetch, evaluation, config, ifNoneMatch: etag, of: app)
     }
 
-    /// - Throws: 429 where he has had his fetches of this hour.
+    /// - Throws: 429 if the client has used up its fetches of this hour.
     private func count(
         _ fetcher: FetchLimits.Fetcher,
         _ caller: Caller
@@ -179,7 +207,7 @@ extension FirebaseSurface {
 
     // MARK: Listening
 
-    /// `streamFetchInvalidations`, as Firebase's SDKs listen.
+    /// `streamFetchInvalidations`, the stream of Firebase's SDKs.
     private func lines(
         _ request: HTTPServerRequest,
         _ caller: Caller
@@ -189,7 +217,7 @@ extension FirebaseSurface {
         return try await stream(.lines, to: caller, knowing: known)
     }
 
-    /// Server-sent events, for everyone else.
+    /// Server-sent events, for all other clients.
     private func events(
         _ request: HTTPServerRequest,
         _ caller: Caller
@@ -197,7 +225,8 @@ extension FirebaseSurface {
         try await stream(.events, to: caller, knowing: try Self.lastEvent(of: request))
     }
 
-    /// The version that was heard last; an empty header, of who has heard nothing, hides no query.
+    /// Returns the last version that the client received; an empty header, of a client that received none,
+    /// does not hide the query.
     static func lastEvent(of request: HTTPServerRequest) throws(FirebaseError) -> Int? {
         let texts = [
             request.header("last-event-id"),
@@ -216,14 +245,14 @@ extension FirebaseSurface {
         return known
     }
 
-    /// A `known` of `nil`: its client does not ask what has been.
+    /// A `known` of `nil`: the client does not ask for past versions.
     private func stream(
         _ form: ConfigStream.Form,
         to caller: Caller,
         knowing known: Int?
     ) async throws -> HTTPServerResponse {
         let (app, createdAt) = (caller.appID, caller.fieldsVersion.createdAt)
-        // In this order: what is announced between the two is told.
+        // In this order, a version that is announced between the two is sent.
         let announced = try await streams.announced(of: app, createdAt: createdAt)
         let current = try await memory.config(of: app, createdAt: createdAt).version
         var response = HTTPServerResponse(

@@ -3,7 +3,7 @@ import RemoteConfig
 
 /// Counts and logs conditions that took too long and so counted as false. Confined to its loop.
 final class StoppedConditions: @unchecked Sendable {
-    /// Of lines in the log; each of them names one condition.
+    /// The interval between lines in the log; each names one condition.
     private static let pause = Duration.seconds(60)
 
     private let counter: Counter

@@ -1,8 +1,8 @@
-import Door
+import Gateway
 import HTTPServer
 import JSON
 
-/// An error as Google's clients read it: `error` with `code`, `message` and `status`.
+/// An error in the format of Google's clients: `error` with `code`, `message` and `status`.
 struct FirebaseError: Error, Equatable, CustomStringConvertible {
     /// Google's name of a kind of error.
     enum Status: String {
@@ -23,7 +23,7 @@ struct FirebaseError: Error, Equatable, CustomStringConvertible {
     /// Shown to the client.
     let message: String
     var retryAfterSeconds: Int?
-    /// What is wrong with the request's own form, as `google.rpc.BadRequest` has it.
+    /// The errors in the request's form, as in `google.rpc.BadRequest`.
     var fieldViolations: [String] = []
 
     init(_ code: Int, _ status: Status, _ message: String, retryAfterSeconds: Int? = nil) {
@@ -60,7 +60,7 @@ struct FirebaseError: Error, Equatable, CustomStringConvertible {
         FirebaseError(400, .invalidArgument, message)
     }
 
-    /// In Google's words.
+    /// The error in Google's words.
     static func unknownParameter(_ name: String) -> FirebaseError {
         let name = name.shown
         let message =
@@ -71,7 +71,7 @@ struct FirebaseError: Error, Equatable, CustomStringConvertible {
         return error
     }
 
-    /// In Google's words.
+    /// The error in Google's words.
     static func unknownField(_ name: String) -> FirebaseError {
         let message =
             "Invalid JSON payload received. Unknown name \"\(name.shown)\": Cannot find field."
@@ -80,7 +80,7 @@ struct FirebaseError: Error, Equatable, CustomStringConvertible {
         return error
     }
 
-    /// One text for an unknown project and for all that is wrong with a key: who guesses learns nothing.
+    /// One message for an unknown project and for any invalid key: an attacker who guesses learns nothing.
     static let permissionDenied = FirebaseError(
         403,
         .permissionDenied,
@@ -98,10 +98,10 @@ struct FirebaseError: Error, Equatable, CustomStringConvertible {
     static let versionNotFound = FirebaseError(
         404,
         .notFound,
-        "There is no such version, or it is not kept any more."
+        "There is no such version, or it is no longer stored."
     )
 
-    /// Clients look for the word in brackets, and for the code.
+    /// Clients look for the bracketed word and for the code.
     static func versionMismatch(expected: String, found: Int, project: String) -> FirebaseError {
         FirebaseError(
             400,
@@ -132,7 +132,7 @@ struct FirebaseError: Error, Equatable, CustomStringConvertible {
 }
 
 extension String {
-    /// Of a text from outside, what an error may repeat.
+    /// The part of an untrusted string that an error may repeat.
     var shown: String {
         var result = ""
         for scalar in unicodeScalars.prefix(100) {
@@ -150,7 +150,7 @@ extension FirebaseError {
         case .nothingHere: self.init(404, .notFound, "There is nothing at this path.")
         case .wrongMethod: self.init(405, .unimplemented, "This path does not take this method.")
         case .problem(let problem): self.init(problem)
-        case .valueRefused: self = .invalid("A value cannot be kept.")
+        case .valueRefused: self = .invalid("A value cannot be stored.")
         case .tookTooLong, .unavailable: self = .unavailable
         case .failed: self.init(500, .internalError, "Internal error.")
         }

@@ -1,13 +1,13 @@
-import Door
+import ConfigStorage
 import EventLoop
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
 import PushEvents
-import PushStorage
 import RemoteConfig
 
-/// What publishers ask.
+/// The requests of publishers.
 extension FirebaseSurface {
     private typealias Answer =
         @Sendable (HTTPServerRequest, PublisherCall) async throws -> HTTPServerResponse
@@ -18,51 +18,66 @@ extension FirebaseSurface {
         let publisher: Publisher
         let namespace: ConfigNamespace
         let query: QueryParameters
-        let visit: Visit
+        let visit: RequestContext
 
         var app: String { caller.appID }
         var user: ConfigUser { publisher.user(of: app) }
     }
 
-    /// What an answer needs of whoever asks for it.
+    /// The right that a request needs.
     private enum Right {
         case reading, writing
     }
 
     var publisherRoutes: [SurfaceRoute] {
-        let templates: [(HTTPMethod, String, [String], Right, Answer)] = [
-            (.get, "remoteConfig", ["versionNumber"], .reading, { try await template($0, $1) }),
-            (.put, "remoteConfig", ["validateOnly"], .writing, { try await publish($0, $1) }),
+        let templates: [(HTTPMethod, String, [String], Right, String, Answer)] = [
+            (
+                .get, "remoteConfig", ["versionNumber"], .reading, "Get a template",
+                { try await template($0, $1) }
+            ),
+            (
+                .put, "remoteConfig", ["validateOnly"], .writing,
+                "Publish a template over the version that If-Match names",
+                { try await publish($0, $1) }
+            ),
             (
                 .get, "remoteConfig:listVersions", VersionPage.parameters, .reading,
-                { try await versions($0, $1) }
+                "List versions, newest first", { try await versions($0, $1) }
             ),
             (
                 .post, "remoteConfig:rollback", ["versionNumber"], .writing,
-                { try await rollBack($0, $1) }
+                "Make an older version current, as a new one", { try await rollBack($0, $1) }
             ),
             (
                 .get, "remoteConfig:downloadDefaults", ["format"], .reading,
-                { try await defaults($0, $1) }
+                "Get the default values as a file", { try await defaults($0, $1) }
             ),
         ]
         return [
-            route(.get, Self.project, .firebase, [], .reading, { try await project($0, $1) }),
+            route(
+                .get,
+                Self.project,
+                .firebase,
+                [],
+                .reading,
+                "Get the project that an app stands for",
+                { try await project($0, $1) }
+            ),
             route(
                 .get,
                 Self.path(.server, "serverRemoteConfig"),
                 .server,
                 ["versionNumber"],
                 .reading,
+                "Get the template of servers, as the Admin SDKs evaluate it",
                 { try await serverTemplate($0, $1) }
             ),
         ]
-            + templates.flatMap { method, path, query, right, answer in
+            + templates.flatMap { method, path, query, right, summary, answer in
                 [
-                    route(method, "\(Self.project)/\(path)", .firebase, query, right, answer),
-                    route(method, Self.path(.firebase, path), .firebase, query, right, answer),
-                    route(method, Self.path(.server, path), .server, query, right, answer),
-                ]
+                    ("\(Self.project)/\(path)", ConfigNamespace.firebase),
+                    (Self.path(.firebase, path), .firebase), (Self.path(.server, path), .server),
+                ].map { route(method, $0, $1, query, right, summary, answer) }
             }
     }
 
@@ -76,6 +91,7 @@ extension FirebaseSurface {
         _ namespace: ConfigNamespace,
         _ parameters: [String],
         _ right: Right,
+        _ summary: String,
         _ answer: @escaping Answer
     ) -> SurfaceRoute {
         SurfaceRoute(
@@ -90,7 +106,7 @@ extension FirebaseSurface {
                 }
                 let query = try QueryParameters(request, taking: parameters)
                 var request = request
-                // A few kilobytes may be a template's largest size.
+                // A few compressed kilobytes may be a template of the largest size.
                 try await request.decodeBody { try await loop.blocking($0) }
                 return try await answer(
                     request,
@@ -104,11 +120,23 @@ extension FirebaseSurface {
                 )
             }
         )
+        .described(
+            RouteDescription(
+                summary,
+                for: [["configToken"], ["masterKey"]],
+                parameters: parameters.map { .query($0) },
+                body: method == .get ? nil : .json(["type": "object"]),
+                answers: [.init(200, "Done", isFile(path) ? .init("*/*") : .json())],
+                refusal: Self.refusal
+            )
+        )
     }
+
+    private func isFile(_ path: String) -> Bool { path.hasSuffix(":downloadDefaults") }
 
     // MARK: Reading
 
-    /// `GET /v1/projects/{p}`: Firebase's command puts the number into its paths.
+    /// `GET /v1/projects/{p}`: returns the project number, which Firebase's command puts into its paths.
     private func project(
         _ request: HTTPServerRequest,
         _ call: PublisherCall
@@ -125,7 +153,7 @@ extension FirebaseSurface {
         ])
     }
 
-    /// `serverRemoteConfig`: the template as the Admin SDKs evaluate it.
+    /// `serverRemoteConfig`: returns the template in the form that the Admin SDKs evaluate.
     private func serverTemplate(
         _ request: HTTPServerRequest,
         _ call: PublisherCall
@@ -154,7 +182,7 @@ extension FirebaseSurface {
         )
         if var stored {
             if isForServers, let template = stored.template?.object {
-                // Its expressions are read, and their patterns compiled.
+                // Its expressions are parsed, and their patterns compiled.
                 let evaluated = try await loop.blocking {
                     ConfigTemplate.evaluatedByServers(template)
                 }
@@ -305,7 +333,7 @@ extension FirebaseSurface {
     ) -> @Sendable (Int, ConfigUpdateType) -> OutgoingRecord {
         let (app, namespace, topics) = (call.app, call.namespace.rawValue, topics)
         return { version, type in
-            ConfigPublished(
+            ConfigPublishedRecord(
                 project: app,
                 namespace: namespace,
                 version: version,
@@ -314,9 +342,9 @@ extension FirebaseSurface {
         }
     }
 
-    // MARK: What a request says
+    // MARK: Parameters
 
-    /// `validate_only` as clients write it, `validateOnly` as the documentation does.
+    /// Whether to validate only: clients write `validate_only`, the documentation `validateOnly`.
     private static func isValidation(_ query: QueryParameters) throws(FirebaseError) -> Bool {
         var isValidation = false
         for value in query.all("validateOnly") {
@@ -330,7 +358,7 @@ extension FirebaseSurface {
         return isValidation
     }
 
-    /// - Returns: `nil` where there is no `If-Match`, or one that is no version's.
+    /// - Returns: `nil` if there is no `If-Match`, or it is not a version's.
     private static func expected(
         _ request: HTTPServerRequest,
         _ call: PublisherCall
@@ -341,7 +369,7 @@ extension FirebaseSurface {
         return TemplateAnswer.version(ofETag: tag, call.app, call.namespace).map { .version($0) }
     }
 
-    /// A small body can be millions of arrays.
+    /// A small body can contain millions of arrays.
     private static let maximumValues = 500_000
     private static let maximumDepth = 64
 
@@ -357,8 +385,8 @@ extension FirebaseSurface {
         try JSONValue.parse(body, maximumDepth: maximumDepth, maximumValues: maximumValues)
     }
 
-    /// Firebase's command sends it in the query and no body, the SDKs in the body; a number or text.
-    /// A null says nothing.
+    /// Returns the version to roll back to. Firebase's command sends it in the query without a body, the SDKs
+    /// in the body; it is a number or a string, and `null` counts as absent.
     static func rollbackTarget(
         _ request: HTTPServerRequest,
         _ query: QueryParameters

@@ -1,12 +1,13 @@
+import ConfigStorage
 import HTTPServer
 import JSON
 import PushCore
-import PushStorage
 import RemoteConfig
 
-/// Templates and their versions as Firebase's clients read them.
+/// The templates and versions of responses, in the format of Firebase's clients.
 enum TemplateAnswer {
-    /// Of a version of an app's template in a namespace: `etag-<app>-<version>`.
+    /// Returns the ETag of a version of an app's template: `etag-<app>-<version>`, with `server` between the
+    /// two for that namespace.
     static func etag(_ app: String, _ namespace: ConfigNamespace, _ version: Int) -> String {
         switch namespace {
         case .firebase: "etag-\(app)-\(version)"
@@ -14,8 +15,8 @@ enum TemplateAnswer {
         }
     }
 
-    /// The version that an `If-Match` names; `nil` for what is no ETag of this template, that of a
-    /// validation among it.
+    /// Returns the version that an `If-Match` names; `nil` if it is not an ETag of this template, or is that
+    /// of a validation.
     static func version(
         ofETag text: String,
         _ app: String,
@@ -30,7 +31,7 @@ enum TemplateAnswer {
         return text.dropFirst(head.count).wholeNumber
     }
 
-    /// A template, with its version.
+    /// Returns a response with a template and its version.
     static func response(
         _ template: JSONObject,
         version: JSONObject,
@@ -58,8 +59,7 @@ enum TemplateAnswer {
 }
 
 extension StringProtocol {
-    /// A whole number in decimal digits as they are usually written: `Int` also takes a sign and
-    /// zeros before it.
+    /// The number of a usual decimal form: `Int` also accepts a sign and leading zeros.
     var wholeNumber: Int? {
         guard utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }),
             utf8.count == 1 || utf8.first != UInt8(ascii: "0")

@@ -1,21 +1,21 @@
+import ConfigStorage
 import HTTPServer
 import PushCore
-import PushStorage
 
-/// Which versions a `:listVersions` asks for.
+/// The versions that a `:listVersions` asks for.
 ///
-/// The token of a page says all that the page before it was asked with, so that clients that repeat
-/// nothing of that get what comes next.
+/// The token of a page contains the parameters of the page before it, so that clients that do not repeat them
+/// get the following page.
 struct VersionPage {
     private(set) var filter: ConfigVersionFilter
 
     private static let sizes = 1...300
-    /// The clients' own is 10 to 100.
+    /// The clients' own defaults are 10 to 100.
     private static let usualSize = 100
     private static let separator: Character = "."
     private static let none = "-"
 
-    /// The names of the query's parameters.
+    /// The names of the query parameters.
     static let parameters = ["pageSize", "pageToken", "endVersionNumber", "startTime", "endTime"]
 
     init(_ query: QueryParameters) throws(FirebaseError) {
@@ -40,7 +40,7 @@ struct VersionPage {
         filter.endTime = try Self.time("endTime", query) ?? filter.endTime
     }
 
-    /// Of the page after this one.
+    /// Returns the token of the page after this one.
     func next(after version: Int) -> String {
         [
             version, filter.endVersion, filter.startTime.map { Int($0.milliseconds) },

@@ -2,16 +2,16 @@ import PushCore
 import PushEvents
 import PushProviders
 
-/// The records of one batch, sorted by what has to happen with each. Pure: no clock, no I/O.
+/// The records of one batch, sorted into valid events and dead letters. Pure: no clock, no I/O.
 struct EventBatch {
-    /// A record that cannot be used, and why.
+    /// An invalid record, and the reason.
     struct Unusable: Equatable {
         var record: IncomingRecord
         var reason: DeadLetterReason
     }
 
-    /// An event with the push that it becomes, and the record to fall back on. A reference: it is handed
-    /// on from list to list.
+    /// An event with its push's id, and its record for a dead letter. A reference: it moves from list to
+    /// list.
     final class Usable: Equatable, Sendable {
         let pushID: String
         let event: PushEvent
@@ -30,7 +30,7 @@ struct EventBatch {
 
     private(set) var unusable: [Unusable] = []
     private(set) var usable: [Usable] = []
-    /// Events that stand in the batch more than once, beyond the first.
+    /// The number of events that repeat an earlier one of the batch.
     private(set) var repeats = 0
 
     /// Reads the records in their order.
@@ -57,8 +57,8 @@ struct EventBatch {
         }
     }
 
-    /// What no platform of the request takes is refused. What came over HTTP was accepted already, and
-    /// keeps its record: there each device tells.
+    /// Rejects an event that is too large for all platforms of its request. A push that came over HTTP was
+    /// accepted already: there each delivery fails by itself.
     private static func judgeSize(
         of request: PushRequest,
         _ event: PushEvent,
@@ -75,7 +75,7 @@ struct EventBatch {
 
     var apps: Set<String> { Set(usable.map(\.event.app)) }
 
-    /// Turns away the events of apps that are not there.
+    /// Rejects the events of unknown apps.
     mutating func keep(apps known: Set<String>) {
         var kept: [Usable] = []
         for item in usable {
@@ -90,25 +90,25 @@ struct EventBatch {
         usable = kept
     }
 
-    /// The apps of events that a push's id could make too large.
+    /// The apps of events that their push's id could make too large.
     var appsInDoubt: Set<String> {
         Set(
             usable.lazy.filter { item in
-                PushIdentity.tellsID(source: item.event.source)
+                PushIdentity.includesPushID(source: item.event.source)
                     && item.event.request.isOfDoubtfulSize(bytes: item.record.value?.count ?? 0)
             }.map(\.event.app)
         )
     }
 
-    /// Turns away what is too large once its push's id is in it.
+    /// Rejects the events that are too large with their push's id.
     mutating func judgeSizes(ofTellingApps apps: Set<String>, topics: KafkaTopics) {
         guard !apps.isEmpty else { return }
         var kept: [Usable] = []
         for item in usable {
             var request = item.event.request
-            request.tellsPushID = PushIdentity.tellsID(source: item.event.source)
+            request.includesPushID = PushIdentity.includesPushID(source: item.event.source)
             do throws(DeadLetterReason) {
-                if request.tellsPushID, apps.contains(item.event.app) {
+                if request.includesPushID, apps.contains(item.event.app) {
                     try Self.judgeSize(of: request, item.event, item.record, topics)
                 }
                 kept.append(item)
@@ -119,12 +119,12 @@ struct EventBatch {
         usable = kept
     }
 
-    /// An event that was good to read and cannot be stored.
+    /// Rejects a valid event that cannot be stored.
     mutating func refuse(_ item: Usable, because reason: DeadLetterReason) {
         unusable.append(Unusable(record: item.record, reason: reason))
     }
 
-    /// Cuts items into portions of a total weight of at most `limit`, or one item.
+    /// Cuts items into portions of a total weight of at most `limit`, or of one item.
     static func portions<Item>(
         _ items: [Item],
         limit: Int,
@@ -149,7 +149,7 @@ struct EventBatch {
 }
 
 extension EventBatch.Usable {
-    /// About the number of rows that it becomes at once: devices or users named one by one, at least 1.
+    /// The number of devices or users that it names one by one, at least 1.
     var namedDevices: Int {
         switch event.request.audience {
         case .tokens(let tokens): max(1, tokens.count)

@@ -4,19 +4,21 @@ import PushCore
 import PushEvents
 import PushStorage
 import ServiceKit
+import ServiceShell
+import Storage
 
 /// The fast path: pushes for few devices are looked up, sent, and only then written.
 extension EventIntake {
-    /// The pushes of a batch that take the fast path, and those that do not.
+    /// The pushes of a batch: those that take the fast path, and those that do not.
     struct Entered {
-        /// Those that are planned as rows.
+        /// The pushes that are planned.
         var rows: [EventBatch.Usable] = []
         fileprivate(set) var runs: [InlineRun] = []
         fileprivate var timers: [LoopTimer] = []
 
-        /// Waits until all of the fast path are over.
+        /// Waits until all of the fast path have ended.
         ///
-        /// - Returns: Those that ended in another way than written.
+        /// - Returns: The pushes that ended in another way than written.
         nonisolated(nonsending) func untilOver() async -> [(
             item: EventBatch.Usable, end: InlineEnd
         )] {
@@ -27,7 +29,7 @@ extension EventIntake {
     }
 
     /// Looks up the pushes of a batch that are for few devices, and sends those that are new: as many
-    /// devices at a time as find room.
+    /// devices at a time as find room. The large ones come last; those beyond their app's share are planned.
     ///
     /// - Parameters:
     ///   - items: The batch's.
@@ -40,41 +42,91 @@ extension EventIntake {
         room: Int
     ) async -> Entered? {
         var entered = Entered()
-        var few: [(item: EventBatch.Usable, push: NewPush)] = []
+        var (small, large): ([Fast], [Fast]) = ([], [])
         let acceptedAt = database.clock.now()
         for item in items {
             let push = NewPush(item, acceptedAt: acceptedAt)
-            if push.isForFewDevices { few.append((item, push)) } else { entered.rows.append(item) }
+            guard push.isForFewDevices else {
+                entered.rows.append(item)
+                continue
+            }
+            let names = item.namedDevices
+            if names <= NewPush.largeFrom {
+                small.append((item, push, names))
+            } else if engine.inline.admitLarge(
+                item,
+                names,
+                limit: push.canBeShard ? engine.flight.budget.perClient / 2 : .max
+            ) {
+                large.append((item, push, names))
+            } else {
+                entered.rows.append(item)
+            }
         }
+        // Before anything is waited for, so that each copy goes the way of the first.
+        let largeRuns = portions(large).map { makeRun($0.pushes, isLarge: true, fetchedAt) }
         var room = room
-        let portions = EventBatch.portions(few, limit: engine.portion) { $0.item.namedDevices }
-        for portion in portions {
-            let weight = portion.reduce(0) { $0 + $1.item.namedDevices }
+        for (pushes, weight) in portions(small) {
             if weight > room {
                 engine.flight.keepPromise(room)
                 await engine.promiseRoom(for: weight)
                 room = weight
             }
-            let run = InlineRun(in: engine.inline, engine.services)
-            for (item, push) in portion { run.add(item, push, fetchedAt: fetchedAt) }
-            entered.runs.append(run)
-            guard await send(run, room: room) else { return nil }
+            let run = makeRun(pushes, isLarge: false, fetchedAt)
+            guard await send(run, room: room, &entered) else {
+                for run in largeRuns { run.drop() }
+                return nil
+            }
             room = 0
-            entered.timers.append(loop.schedule(after: hold) { run.hold() })
         }
         engine.flight.keepPromise(room)
+        for (number, portion) in portions(large).enumerated() {
+            await engine.promiseRoom(for: portion.weight, isLarge: true)
+            guard await send(largeRuns[number], room: portion.weight, &entered) else {
+                for run in largeRuns[(number + 1)...] { run.drop() }
+                return nil
+            }
+        }
         return entered
+    }
+
+    private typealias Fast = (item: EventBatch.Usable, push: NewPush, names: Int)
+
+    private func portions(_ pushes: [Fast]) -> [(pushes: [Fast], weight: Int)] {
+        EventBatch.portions(pushes, limit: engine.portion, weight: \.names).map {
+            ($0, $0.reduce(0) { $0 + $1.names })
+        }
+    }
+
+    private func makeRun(
+        _ pushes: [Fast],
+        isLarge: Bool,
+        _ fetchedAt: ContinuousClock.Instant
+    ) -> InlineRun {
+        let run = InlineRun(in: engine.inline, engine.services, isLarge: isLarge)
+        for (item, push, _) in pushes { run.add(item, push, fetchedAt: fetchedAt) }
+        return run
+    }
+
+    /// - Returns: `false` if a stop came first.
+    private func send(_ run: InlineRun, room: Int, _ entered: inout Entered) async -> Bool {
+        entered.runs.append(run)
+        guard await send(run, room: room) else { return false }
+        entered.timers.append(loop.schedule(after: hold) { run.hold() })
+        return true
     }
 
     /// - Returns: `false` if a stop came first.
     private func send(_ run: InlineRun, room: Int) async -> Bool {
         let pushes = run.newPushes
         guard !pushes.isEmpty else {
-            engine.flight.keepPromise(room)
+            engine.flight.keepPromise(room, isLarge: run.isLarge)
             return true
         }
-        guard let found = await lookUp(pushes), let session = await session() else {
-            engine.flight.keepPromise(room)
+        guard let found = await lookUp(pushes, by: run.isLarge ? largeLookUps : lookUps),
+            let session = await session()
+        else {
+            engine.flight.keepPromise(room, isLarge: run.isLarge)
             run.drop()
             return false
         }
@@ -97,13 +149,12 @@ extension EventIntake {
     }
 
     /// - Returns: `nil` if a stop came first.
-    private func lookUp(_ pushes: [NewPush]) async -> [LookedUpPush]? {
-        var pause = Pause()
+    private func lookUp(_ pushes: [NewPush], by lookUps: LookUps) async -> [LookedUpPush]? {
+        var pause = ExponentialBackoff()
         while true {
             do {
-                let found = try await database.fewDevices.lookUp(pushes, retention)
-                engine.meters.lookUps.add(pushes.count)
-                isWell()
+                let found = try await lookUps(pushes)
+                retry.succeeded()
                 return found
             } catch let error as StorageError
                 where error.isOfTheValues || error.isStatementTimeout
@@ -111,7 +162,7 @@ extension EventIntake {
                 // As rows each shows itself, or is planned page by page.
                 return pushes.map { _ in .many }
             } catch {
-                guard await holdBack(error, &pause) else { return nil }
+                guard await retry.wait(after: error, &pause) else { return nil }
             }
         }
     }

@@ -2,69 +2,49 @@ import Cryptography
 import EventLoop
 import Kafka
 import Observability
-import Outbox
 import PushCore
 import PushEvents
 import PushStorage
 import ServiceKit
+import ServiceShell
+import Storage
 
 /// Turns the records of `push.requests`, and of `PUSH_RC`, into pushes.
 ///
-/// Authority: what lies between a record read and its offset finished. A batch is finished only when
-/// each of its records is on the books or a dead letter that Kafka has acknowledged (promise 2). Events
-/// for few devices take the fast path: looked up, sent, written as they ended (`InlineRun`); all others
-/// are planned as rows first. What a record says never stops it; what a dependency does is waited out, with
-/// the batch in hand and the consumer's bound as the limit of what is held.
+/// A record is finished only when it is on the books or a dead letter (promise 2). Events for few devices
+/// take the fast path: looked up, sent, written as they ended (`InlineRun`); all others are planned as rows
+/// first. What is held meanwhile is bounded by the consumers.
 ///
-/// Shutdown: ends with the consumers, which stand after it and stop first. A batch that cannot be
-/// planned or written down then is left unfinished, and read again by whoever is there.
-actor EventIntake: ServicePart {
+/// Shutdown: a batch that cannot be planned or recorded then is left unfinished, and is read again by the
+/// partition's next owner.
+actor EventIntake {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor {
         unsafe loop.asUnownedSerialExecutor()
     }
 
-    nonisolated let name = "intake"
-    private nonisolated let trouble = Trouble()
-    private nonisolated let deadLetters: DeadLetterWriter
-    nonisolated func notReadyReason() -> String? {
-        trouble.reason ?? deadLetters.notReadyReason()
-    }
-
-    /// Batches that are in hand at once: those of the fast path wait until they are recorded, and at half
-    /// load each is a handful of records. What they hold is bounded by the slots that they wait for.
-    private static let readers = 256
-    /// Of them, those that are planned at once: while one is written to the disk another is read.
+    /// Batches that are planned at once: while one is written to the disk another is read.
     private static let planners = 2
-    /// As `readers`, of `PUSH_RC`: its few events are planned, each in an instant.
-    private static let configReaders = 2
-    private static let cannotPlan = "events cannot be planned"
-
-    /// Of events.
-    private let consumer: KafkaConsumer
-    /// Of `PUSH_RC`.
-    private let configConsumer: KafkaConsumer
     let database: PushDatabase
-    private let credentials: CredentialDirectory
-    private let contexts: PushContexts
+    private let credentials: CredentialCache
+    private let contexts: PushContextCache
     let engine: DeliveryEngine
     private let topics: KafkaTopics
     let log: Log
+    let retry: RecordRetry
     private let gate = PlannerGate(planners)
     /// `DISPATCH_HOLD`.
     let hold: Duration
-    /// For how long events are known.
-    let retention: Retention
+    let lookUps: LookUps
+    /// The look-ups of large pushes, which take longer: small pushes do not wait for them.
+    let largeLookUps: LookUps
     let plannedDeliveries: Counter
     private let onPlanning: @Sendable () -> Void
 
     init(
-        consumer: KafkaConsumer,
-        configConsumer: KafkaConsumer,
-        producer: KafkaProducer,
         database: PushDatabase,
-        credentials: CredentialDirectory,
-        contexts: PushContexts,
+        credentials: CredentialCache,
+        contexts: PushContextCache,
         engine: DeliveryEngine,
         topics: KafkaTopics,
         hold: Duration,
@@ -73,58 +53,60 @@ actor EventIntake: ServicePart {
         onPlanning: @escaping @Sendable () -> Void
     ) {
         loop = runtime.mainLoop
-        self.consumer = consumer
-        self.configConsumer = configConsumer
         self.database = database
         self.credentials = credentials
         self.contexts = contexts
         self.engine = engine
         self.topics = topics
         self.hold = hold
-        self.retention = retention
+        let (meters, fewDevices) = (engine.meters, database.fewDevices)
+        let lookUp: LookUps.LookUp = { pushes in
+            // Events that still wait are read again by the partition's next owner.
+            guard !engine.session.isStopping else { throw CancellationError() }
+            let found = try await fewDevices.lookUp(pushes, retention)
+            meters.lookUps.add(pushes.count)
+            return found
+        }
+        lookUps = LookUps(on: runtime.mainLoop, lookUp)
+        largeLookUps = LookUps(on: runtime.mainLoop, lookUp)
         self.onPlanning = onPlanning
         log = runtime.log
-        deadLetters = DeadLetterWriter(
-            producer,
-            topics: topics,
-            on: runtime.mainLoop,
-            log: runtime.log,
-            metrics: runtime.metrics
-        )
+        retry = RecordRetry(cannot: "events cannot be planned", in: runtime) {
+            engine.session.isStopping
+        }
         plannedDeliveries = runtime.metrics.counter(.pushDeliveriesPlanned, ["lane": "direct"])
     }
 
-    func run() async throws {
-        try await withThrowingTaskGroup { group in
-            for _ in 0..<Self.readers {
-                group.addTask(executorPreference: loop) { try await self.read(self.consumer) }
-            }
-            for _ in 0..<Self.configReaders {
-                group.addTask(executorPreference: loop) { try await self.read(self.configConsumer) }
-            }
-            try await group.waitForAll()
-        }
+    /// Reads a topic of events, so many batches at once: those of the fast path wait until they are
+    /// recorded, and at half load each is a handful of records. What they hold is bounded by the slots that
+    /// they wait for.
+    nonisolated func consumer(
+        _ name: String,
+        of source: RecordSource,
+        batches: Int,
+        _ deadLetters: DeadLetterWriter
+    ) -> RecordConsumer {
+        RecordConsumer(
+            name,
+            of: source.consumer,
+            batches: batches,
+            deadLetters: deadLetters,
+            retry: retry
+        ) { records in await self.handle(records) }
     }
 
-    private func read(_ consumer: KafkaConsumer) async throws {
-        while let batch = try await consumer.next() {
-            let fetchedAt = ContinuousClock.now
-            engine.meters.stages.fetched(
-                batch.records.lazy.map(\.timestampMilliseconds),
-                at: database.clock.now()
-            )
-            await engine.promiseRoom(for: batch.records.count)
-            if await handle(batch.records, fetchedAt: fetchedAt) { await consumer.finished(batch) }
+    /// - Returns: Those that can never be pushes; `nil` when a stop came first.
+    private func handle(_ records: [KafkaRecord]) async -> [DeadLetterWriter.Unusable]? {
+        let fetchedAt = ContinuousClock.now
+        engine.meters.stages.fetched(
+            records.lazy.map(\.timestampMilliseconds),
+            at: database.clock.now()
+        )
+        await engine.promiseRoom(for: records.count)
+        guard !engine.session.isStopping else {
+            engine.flight.keepPromise(records.count)
+            return nil
         }
-    }
-
-    /// Room was promised for as many as there are records.
-    ///
-    /// - Returns: Whether all of it is durable. Only a stop makes it `false`.
-    private func handle(
-        _ records: [KafkaRecord],
-        fetchedAt: ContinuousClock.Instant
-    ) async -> Bool {
         var batch = EventBatch(
             records.map(IncomingRecord.init),
             now: database.clock.now(),
@@ -132,17 +114,17 @@ actor EventIntake: ServicePart {
             digest: sha256
         )
         engine.meters.eventsKnown.add(batch.repeats)
-        var pause = Pause()
+        var pause = ExponentialBackoff()
         while true {
             do {
                 batch.keep(apps: try await credentials.known(among: batch.apps))
-                let telling = try await credentials.tellingPushIDs(among: batch.appsInDoubt)
+                let telling = try await credentials.includingPushIDs(among: batch.appsInDoubt)
                 batch.judgeSizes(ofTellingApps: telling, topics: topics)
                 break
             } catch {
-                guard await holdBack(error, &pause) else {
+                guard await retry.wait(after: error, &pause) else {
                     engine.flight.keepPromise(records.count)
-                    return false
+                    return nil
                 }
             }
         }
@@ -152,12 +134,9 @@ actor EventIntake: ServicePart {
                 fetchedAt: fetchedAt,
                 room: records.count
             )
-        else { return false }
+        else { return nil }
         for (item, reason) in refused { batch.refuse(item, because: reason) }
-        let engine = engine
-        return await deadLetters.write(batch.unusable.map { ($0.record, $0.reason) }) {
-            engine.session.isStopping
-        }
+        return batch.unusable.map { ($0.record, $0.reason) }
     }
 
     /// Brings events into the ledger, by the fast path or as rows.
@@ -175,6 +154,7 @@ actor EventIntake: ServicePart {
                 let entered = await enterFastPath(items, fetchedAt: fetchedAt, room: room),
                 let ofRows = await planAll(entered.rows)
             else { return nil }
+            engine.inline.planned(entered.rows)
             refused += ofRows
             items = []
             var rows: [EventBatch.Usable] = []
@@ -222,7 +202,7 @@ actor EventIntake: ServicePart {
     ) async -> [(EventBatch.Usable, DeadLetterReason)]? {
         var queue = PlanQueue(items)
         var refused: [(EventBatch.Usable, DeadLetterReason)] = []
-        var pause = Pause()
+        var pause = ExponentialBackoff()
         while let portion = queue.next {
             await engine.waitForRoom(in: .direct, count: portion.items.count)
             guard let session = engine.session.current else {
@@ -234,11 +214,17 @@ actor EventIntake: ServicePart {
                 let acceptedAt = database.clock.now()
                 let result = try await database.intake.plan(
                     session: session,
-                    portion.items.map { NewPush($0, acceptedAt: acceptedAt) },
+                    portion.items.map {
+                        NewPush(
+                            $0,
+                            acceptedAt: acceptedAt,
+                            prefersShard: engine.inline.isPlanning($0.pushID)
+                        )
+                    },
                     inPages: portion.isInPages
                 )
-                isWell()
-                pause = Pause()
+                retry.succeeded()
+                pause = ExponentialBackoff()
                 queue.planned { result.deferredPushIDs.contains($0.pushID) }
                 await handOn(result, of: portion.items, session: session)
             } catch let error as StorageError where error.kind == .sessionLost {
@@ -249,12 +235,12 @@ actor EventIntake: ServicePart {
             } catch {
                 if let error = error as? StorageError, error.isStatementTimeout, queue.timedOut() {
                     log.warning(
-                        "a portion of events takes too long to plan; a smaller one follows",
+                        "planning timed out; retrying with a smaller batch",
                         [.count: .integer(portion.items.count)]
                     )
                     continue
                 }
-                guard await holdBack(error, &pause) else { return nil }
+                guard await retry.wait(after: error, &pause) else { return nil }
                 // Whether the transaction was committed may not be known.
                 engine.inHand.lookForStrays()
             }
@@ -271,7 +257,7 @@ actor EventIntake: ServicePart {
         engine.meters.eventsKnown.add(
             items.count - result.newPushIDs.count - result.deferredPushIDs.count
         )
-        plannedDeliveries.add(result.deliveries.count)
+        plannedDeliveries.add(result.deliveries.count + result.members)
         var found: [String: PushContext] = [:]
         for item in items where result.newPushIDs.contains(item.pushID) {
             let context = PushContext(
@@ -286,27 +272,14 @@ actor EventIntake: ServicePart {
         if !result.planningPushIDs.isEmpty { onPlanning() }
         await engine.take(result.deliveries, of: found, session: session, isFirst: true)
     }
-
-    /// What could not be done can be.
-    func isWell() { trouble.clear(Self.cannotPlan) }
-
-    /// Waits out what is not the records' fault.
-    ///
-    /// - Returns: `false` when a stop came first.
-    func holdBack(_ error: any Error, _ pause: inout Pause) async -> Bool {
-        if engine.session.isStopping { return false }
-        trouble.set(Self.cannotPlan)
-        log.warning(
-            "events cannot be planned; the partitions are held",
-            [.error: .string("\(error)")]
-        )
-        await pause.wait(on: loop)
-        return !Task.isCancelled
-    }
 }
 
 extension NewPush {
-    convenience init(_ item: EventBatch.Usable, acceptedAt: Instant) {
+    convenience init(
+        _ item: EventBatch.Usable,
+        acceptedAt: Instant,
+        prefersShard: Bool = false
+    ) {
         self.init(
             id: item.pushID,
             app: item.event.app,
@@ -315,7 +288,8 @@ extension NewPush {
             object: item.event.object,
             request: item.event.request,
             expiresAt: item.event.request.expiresAt(acceptedAt: acceptedAt),
-            releaseAt: item.event.request.releaseTime(acceptedAt: acceptedAt)
+            releaseAt: item.event.request.releaseTime(acceptedAt: acceptedAt),
+            prefersShard: prefersShard
         )
     }
 }

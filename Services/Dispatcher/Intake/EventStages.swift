@@ -1,15 +1,15 @@
 import Observability
 import PushCore
 
-/// Where the time of an event for few devices goes: a histogram of each of its stages.
+/// The durations of the stages of an event for few devices: a histogram for each.
 struct EventStages: Sendable {
     enum Stage: Int, CaseIterable {
-        /// From the record's own time, by two clocks.
+        /// Begins at the record's own time: two clocks are compared.
         case fetched
         case lookedUp, rendered, handedOver
-        /// Waited for a stream of the provider: a part of `answered`, and told by the connections.
+        /// Waiting for a stream of the provider: a part of `answered`, measured by the connections.
         case onTheWire
-        /// From the hand-over on.
+        /// Begins at the hand-over.
         case answered
         case acknowledged, written
 
@@ -41,7 +41,7 @@ struct EventStages: Sendable {
 
     subscript(_ stage: Stage) -> Histogram { histograms[stage.rawValue] }
 
-    /// Records that were read now.
+    /// Measures records that were read now.
     func fetched(_ timestamps: some Sequence<Int64>, at now: Instant) {
         for timestamp in timestamps where timestamp > 0 {
             self[.fetched].observe(Double(max(0, now.milliseconds - timestamp)) / 1000)
@@ -49,16 +49,16 @@ struct EventStages: Sendable {
     }
 }
 
-/// When an event came to the end of its last stage. Pure.
+/// The time at which an event ended its last stage. Pure.
 struct StageMark {
     private var last: EventStages.Stage?
     private var at: ContinuousClock.Instant
 
     init(at time: ContinuousClock.Instant) { at = time }
 
-    /// It came to the end of a stage. Where it has several deliveries, the first that does counts.
+    /// Notes the end of a stage. Of several deliveries the first counts.
     ///
-    /// - Returns: How long that took; `nil`: it was there before.
+    /// - Returns: The duration of the stage; `nil` if it had ended before.
     mutating func reached(
         _ stage: EventStages.Stage,
         at now: ContinuousClock.Instant

@@ -4,18 +4,18 @@ import PushCore
 import PushEvents
 import PushStorage
 
-/// How a push of the fast path ended, for the batch of records that brought it.
+/// How a push of the fast path ended, for its batch of records.
 enum InlineEnd: Equatable {
-    /// It is in the ledger: by this process, or by another that had it at the same time.
+    /// It is in the ledger: this process wrote it, or another that had it at the same time.
     case written
-    /// It was a push already.
+    /// It was stored already.
     case known
-    /// It is to be planned as rows.
+    /// It must be planned.
     case rows
-    /// It names somebody who was erased meanwhile: nothing of it is kept.
+    /// It names a subject that was erased meanwhile: it is not stored.
     case erased
     case refused(DeadLetterReason)
-    /// The session was lost before it was written: it is looked up again.
+    /// The session was lost before it was written: it must be looked up again.
     case lost
 }
 
@@ -30,7 +30,7 @@ enum InlineEnd: Equatable {
 final class InlineRun: Run, @unchecked Sendable {
     enum State: Equatable { case lookingUp, sending, writing, over }
 
-    /// A reference, as a copy would count some forty texts.
+    /// A reference: a copy of its forty strings would count the references of each.
     private final class Content: Sendable {
         let item: EventBatch.Usable
         let push: NewPush
@@ -42,9 +42,9 @@ final class InlineRun: Run, @unchecked Sendable {
     }
 
     private struct Push {
-        /// `nil` once it is over.
+        /// `nil` once it has ended.
         var content: Content?
-        /// `nil` once it is over, and no member of it is in flight.
+        /// `nil` once it has ended and no member of it is in flight.
         var context: PushContext?
         var state = State.lookingUp
         var members = 0..<0
@@ -54,6 +54,8 @@ final class InlineRun: Run, @unchecked Sendable {
         var createdAt = Instant(milliseconds: 0)
         var hasRow = false
         var mark: StageMark
+        /// Its part of `InlinePushes.named`; `nil` if it is not large, or no member of it is in flight any more.
+        var share: (app: String, names: Int)?
         /// Other batches that have a copy.
         var listeners: [(InlineEnd) -> Void] = []
     }
@@ -73,19 +75,23 @@ final class InlineRun: Run, @unchecked Sendable {
     private var pushes: [Push] = []
     /// `nil` once a member is recorded, or a row.
     private var members: [Member?] = []
-    /// Pushes, and copies of other batches' pushes, that are not over.
+    /// The number of pushes, and of copies of other batches' pushes, that have not ended.
     private var outstanding = 0
-    /// Those that ended in another way than written.
+    /// The pushes that ended in another way than written.
     private(set) var ends: [(item: EventBatch.Usable, end: InlineEnd)] = []
     private let all: InlinePushes
+    /// Whether its pushes name more than `NewPush.largeFrom` devices each.
+    let isLarge: Bool
     private var waiter: CheckedContinuation<Void, Never>?
 
     /// - Parameters:
     ///   - all: The process' pushes, to which those of this run are added.
     ///   - services: What runs share.
-    init(in all: InlinePushes, _ services: RunServices) {
+    ///   - isLarge: Whether its pushes are large: `all` has admitted them.
+    init(in all: InlinePushes, _ services: RunServices, isLarge: Bool = false) {
         self.all = all
         self.services = services
+        self.isLarge = isLarge
     }
 
     // MARK: Pushes
@@ -110,7 +116,8 @@ final class InlineRun: Run, @unchecked Sendable {
                     source: item.event.source,
                     request: item.event.request
                 ),
-                mark: StageMark(at: fetchedAt)
+                mark: StageMark(at: fetchedAt),
+                share: isLarge ? (item.event.app, item.namedDevices) : nil
             )
         )
     }
@@ -136,11 +143,14 @@ final class InlineRun: Run, @unchecked Sendable {
         }
         pushes[index].members = first..<members.count
         pushes[index].open = deliveries.count
+        if let share = pushes[index].share, share.names > deliveries.count {
+            releaseShare(of: index, share.names - deliveries.count)
+        }
         pushes[index].createdAt = createdAt
         pushes[index].hasRow = hasRow
     }
 
-    /// Begins to send what was found and is not over.
+    /// Begins to send the members that were found.
     ///
     /// - Returns: The positions to send.
     func begin(session: Int, lookedUpAt: ContinuousClock.Instant) -> Range<Int> {
@@ -153,7 +163,7 @@ final class InlineRun: Run, @unchecked Sendable {
         return members.indices
     }
 
-    /// `DISPATCH_HOLD` is over: what has not ended becomes rows.
+    /// Makes rows of the members that have not ended: `DISPATCH_HOLD` has passed.
     func hold() {
         for index in pushes.indices where state(of: index) == .sending { becomeReady(index) }
     }
@@ -164,12 +174,12 @@ final class InlineRun: Run, @unchecked Sendable {
         services.recorder.add(self, index)
     }
 
-    /// Ends all that is not over: the session is lost, or the drain is over.
+    /// Ends all pushes that have not ended: the session is lost, or the drain has ended.
     func drop() {
         for index in pushes.indices where state(of: index) != .over { end(index, .lost) }
     }
 
-    /// Ends a push that nothing was sent of.
+    /// Ends a push of which nothing was sent.
     func finish(_ index: Int, _ end: InlineEnd) {
         guard let content = pushes[index].content else { return }
         all.leave(content.item.pushID, wasReady: pushes[index].state == .writing)
@@ -178,6 +188,8 @@ final class InlineRun: Run, @unchecked Sendable {
         let listeners = pushes[index].listeners
         pushes[index].listeners = []
         for listener in listeners { listener(end) }
+        // Members that waited to be sent get no end from a lost session.
+        if end == .lost { releaseShare(of: index) }
         forgetIfOver(index)
         note(content.item, end)
     }
@@ -206,6 +218,20 @@ final class InlineRun: Run, @unchecked Sendable {
         guard pushes[index].state == .over, pushes[index].members.allSatisfy({ members[$0] == nil })
         else { return }
         pushes[index].context = nil
+        releaseShare(of: index)
+    }
+
+    /// Releases a part of what a large push counts: as each member ends, so that a few slow devices do not
+    /// hold the share of all.
+    ///
+    /// - Parameters:
+    ///   - index: The push.
+    ///   - count: The number of its members; `nil` for all that it still counts.
+    private func releaseShare(of index: Int, _ count: Int? = nil) {
+        guard let share = pushes[index].share else { return }
+        let released = min(count ?? share.names, share.names)
+        all.releaseLarge(released, of: share.app)
+        pushes[index].share = released < share.names ? (share.app, share.names - released) : nil
     }
 
     // MARK: Members
@@ -233,6 +259,7 @@ final class InlineRun: Run, @unchecked Sendable {
 
     func ended(_ position: Int, _ end: DeliveryEnd) {
         guard let member = members[position], member.end == nil else { return }
+        releaseShare(of: member.push, 1)
         switch state(of: member.push) {
         case .lookingUp: break
         case .sending:
@@ -264,6 +291,7 @@ final class InlineRun: Run, @unchecked Sendable {
 
     func release(_ position: Int) {
         guard let member = members[position] else { return }
+        if member.end == nil { releaseShare(of: member.push, 1) }
         if member.holdsSlot { services.room.budget.release(.direct, member.health.client) }
         members[position] = nil
         forgetIfOver(member.push)
@@ -371,38 +399,5 @@ final class InlineRun: Run, @unchecked Sendable {
             }
         }
         finish(index, end)
-    }
-}
-
-/// The pushes of the fast path that are not over, by id: a copy waits for the first.
-///
-/// Confined to the loop.
-final class InlinePushes: @unchecked Sendable {
-    private var pushes: [String: (run: InlineRun, index: Int)] = [:]
-
-    /// Those that are looked up or sent, and have not ended.
-    private var inFlight = 0
-
-    var isEmpty: Bool { pushes.isEmpty }
-    var areInFlight: Bool { inFlight > 0 }
-
-    fileprivate subscript(id: String) -> (run: InlineRun, index: Int)? { pushes[id] }
-
-    fileprivate func enter(_ id: String, _ run: InlineRun, at index: Int) {
-        pushes[id] = (run, index)
-        inFlight += 1
-    }
-
-    /// One has ended, and waits to be recorded.
-    fileprivate func isReady() { inFlight -= 1 }
-
-    fileprivate func leave(_ id: String, wasReady: Bool) {
-        pushes[id] = nil
-        if !wasReady { inFlight -= 1 }
-    }
-
-    /// Ends all of them: the session is lost, or the drain is over.
-    func drop() {
-        for (run, _) in Array(pushes.values) { run.drop() }
     }
 }

@@ -15,7 +15,7 @@ struct PlanQueue<Item> {
 
     var next: Portion? { portions.last }
 
-    /// The next portion is planned, but for what was left for another transaction.
+    /// Removes the next portion, except the events that were left for another transaction.
     mutating func planned(but isDeferred: (Item) -> Bool) {
         guard var portion = portions.popLast() else { return }
         portion.items = portion.items.filter(isDeferred)

@@ -5,17 +5,18 @@ import PushCore
 import PushProviders
 import PushStorage
 import ServiceKit
+import Storage
 
-/// Writes large audiences down, page by page; each page and its cursor in one transaction, so that
-/// a crash repeats nothing and another replica goes on where this one stood (promise 3).
+/// Plans large audiences, page by page; each page and its cursor in one transaction, so that a crash
+/// repeats nothing and another replica resumes at the cursor (promise 3).
 ///
-/// A page at a time: after each the push is nobody's again, and the next page is that of the app whose
-/// turn was longest ago, so that no app's small push waits for another's large ones (promise 8). Those
-/// with a condition have a planner of their own: the database may take long to answer one.
+/// It claims a push for one page: afterwards the push is released, and the next page is that of the app
+/// whose turn was longest ago, so that no app's small push waits for another's large ones (promise 8).
+/// Pushes with a condition have a planner of their own: the database may take long to evaluate one.
 ///
-/// Authority: the one push in planning that it claimed, for one page. What is still the session's when
-/// a turn begins was claimed, or should have been given back, by a transaction whose answer was lost:
-/// it is given back first. What such a transaction commits later than that is found by `StrayKeeping`.
+/// Authority: the one push in planning that it claimed, for one page. A push that the session still
+/// owns when a turn begins is a stray: the reply to its claim or release was lost. It is released
+/// first. Strays that are committed later than that are found by `strayRecoveryJob`.
 ///
 /// Shutdown: stops between two pages.
 actor AudiencePlanner: ServicePart {
@@ -26,17 +27,17 @@ actor AudiencePlanner: ServicePart {
 
     nonisolated let name: String
     private nonisolated let worker: ClaimWorker
-    /// Of the pages of pushes that it has claimed.
+    /// The reasons of failed pages of pushes that it has claimed.
     private nonisolated let trouble = Trouble()
     nonisolated func notReadyReason() -> String? { worker.notReadyReason() ?? trouble.reason }
 
     private static let idleWait: Duration = .seconds(1)
-    /// Members of a shard: enough that its beginning and its end cost little beside it, few enough
-    /// that every replica gets some.
+    /// The members of a shard: enough that its beginning and its end cost little in comparison, few
+    /// enough that every replica gets some.
     private static let shardSize = 10_000
-    /// Whose turns are remembered.
+    /// The most apps whose turns are stored.
     private static let maximumApps = 1000
-    /// How long a transaction may be under way whose connection was lost.
+    /// How long a transaction may still run after its connection was lost.
     private static let uncertainty: Duration = .seconds(10)
     private static let cannotPlan = "audiences cannot be planned"
 
@@ -46,19 +47,20 @@ actor AudiencePlanner: ServicePart {
     private let onPage: @Sendable () -> Void
     private let planned: Counter
     private let log: Log
-    /// Which turn was the last of each app that had one here.
+    /// The number of the last turn of each app that had one here.
     private var turns: [String: Int] = [:]
     private var turn = 0
-    private var troubles = PlanningTroubles()
-    /// The answer to a transaction was lost: until then, and once after it, there may be a push of ours
-    /// that nobody plans. What was sent to Postgres may be committed a moment later.
+    private var troubles = PlanningRetries()
+    /// Set when the reply to a transaction was lost: until then, and once after it, this session may
+    /// own a push that no task plans. A statement that was sent to Postgres may be committed a moment
+    /// later.
     private var uncertainUntil: ContinuousClock.Instant?
 
     init(
         _ kind: AudienceKind,
         database: PushDatabase,
         engine: DeliveryEngine,
-        bell: Bell,
+        wakeUp: WakeUp,
         runtime: ServiceRuntime,
         onPage: @escaping @Sendable () -> Void
     ) {
@@ -69,7 +71,7 @@ actor AudiencePlanner: ServicePart {
         self.engine = engine
         worker = ClaimWorker(
             "pushes cannot be claimed for planning",
-            wokenBy: bell,
+            wokenBy: wakeUp,
             on: loop,
             log: runtime.log
         )
@@ -104,14 +106,14 @@ actor AudiencePlanner: ServicePart {
         }
         do {
             if push.request.isDryRun {
-                try await rehearse(push, session: session)
+                try await dryRun(push, session: session)
             } else {
                 try await planPage(of: push, session: session)
             }
         } catch let error as WhereError {
             try await fail(push, "where: \(error.description)", session: session)
         } catch let error as StorageError where error.kind == .sessionLost {
-            // The session is another's, or the push was cancelled meanwhile.
+            // The session is lost, or the push was cancelled in the meantime.
             troubles.ended(push.id)
             return false
         } catch let error as StorageError {
@@ -120,7 +122,7 @@ actor AudiencePlanner: ServicePart {
                 try await fail(push, error.description, session: session)
                 return true
             }
-            // What takes too long is this push's trouble, not this replica's.
+            // A timeout is a problem of this push, not of this replica.
             if !error.isStatementTimeout { trouble.set(Self.cannotPlan) }
             log.warning(
                 "a page of an audience cannot be planned; its push waits",
@@ -147,7 +149,7 @@ actor AudiencePlanner: ServicePart {
             await engine.abandon(session: session)
             return nil
         } catch {
-            // Whether the claim was committed may not be known.
+            // The claim may have been committed.
             becomeUncertain()
             throw error
         }
@@ -155,7 +157,7 @@ actor AudiencePlanner: ServicePart {
 
     private func becomeUncertain() { uncertainUntil = .now + Self.uncertainty }
 
-    /// The app is behind all others now.
+    /// Moves the app behind all others.
     private func takeTurn(_ app: String) {
         if turns.count >= Self.maximumApps, turns[app] == nil { turns = [:] }
         turn += 1
@@ -171,7 +173,7 @@ actor AudiencePlanner: ServicePart {
             "a push cannot be planned",
             [.pushID: .string(push.id), .error: .string(reason)]
         )
-        // Until that is written down, the push is ours and in nobody's hands.
+        // Until the failure is stored, the session owns the push and no task plans it.
         becomeUncertain()
         try await database.pushes.fail(push.id, error: reason, planner: session)
         troubles.ended(push.id)
@@ -196,11 +198,12 @@ actor AudiencePlanner: ServicePart {
         )
     }
 
-    /// Everything but sending: how many of each platform there are, and what one would get.
-    private func rehearse(_ push: PlanningPush, session: Int) async throws {
+    /// Does everything except sending: counts the devices of each platform, and renders a payload for
+    /// one.
+    private func dryRun(_ push: PlanningPush, session: Int) async throws {
         let counts = try await database.planning.countAudience(push)
         let app = try await database.apps.find(push.app)
-        let tellsID = AppSettings(app?.settings ?? [:]).sendsPushIDs
+        let includesPushID = AppSettings(app?.settings ?? [:]).sendsPushIDs
         let context = PushContext(
             pushID: push.id,
             eventID: "",
@@ -213,8 +216,12 @@ actor AudiencePlanner: ServicePart {
             var entry: JSONObject = ["count": .integer(Int64(count))]
             do throws(RenderingError) {
                 entry["payload"] = .object(
-                    try context.payload(platform, tellsID: tellsID, at: database.clock.now())
-                        .shown
+                    try context.payload(
+                        platform,
+                        includesPushID: includesPushID,
+                        at: database.clock.now()
+                    )
+                    .shown
                 )
             } catch {
                 entry["error"] = .string(error.description)
@@ -232,8 +239,8 @@ actor AudiencePlanner: ServicePart {
 }
 
 extension RenderedPayload {
-    /// For people: the headers, and the body parsed where it is JSON. What is put in per device is
-    /// left out.
+    /// The form for people: the headers, and the body, parsed if it is JSON. Values of a single device
+    /// are left out.
     fileprivate var shown: JSONObject {
         var headers: JSONObject = [:]
         for header in self.headers { headers[header.name] = .string(header.value) }

@@ -3,11 +3,12 @@ import Observability
 import PushCore
 import PushStorage
 import ServiceKit
+import Storage
 
-/// Measures for how long the oldest push has waited for its audience to be planned. Each replica looks, so
-/// that each says it.
+/// Measures how long the oldest push has waited for its audience to be planned. Each replica queries
+/// and reports it.
 ///
-/// Shutdown: between two looks.
+/// Shutdown: between two queries.
 struct PlanningAge: ServicePart {
     let name = "planning"
     private let database: PushDatabase

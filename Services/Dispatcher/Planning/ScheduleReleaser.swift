@@ -3,13 +3,15 @@ import Observability
 import PushCore
 import PushStorage
 import ServiceKit
+import Storage
 
-/// Releases scheduled pushes when their time has come: by a timer up to the next of them, and by the
-/// bell that rings when another is accepted.
+/// Releases scheduled pushes when their time has come: by a timer up to the next of them, and by a
+/// wake-up when another is accepted.
 ///
 /// Authority: none beyond the release, which is one transaction: the push is no longer scheduled, and
-/// what it names one by one is this session's, and the engine's at once. A larger audience is the
-/// planner's. So any replica may release, and no push is released twice.
+/// this session owns the deliveries to devices that it names one by one, which go to the engine at
+/// once. A larger audience is planned by the planner. So any replica may release, and no push is
+/// released twice.
 ///
 /// Shutdown: releases nothing more.
 actor ScheduleReleaser: ServicePart {
@@ -22,25 +24,26 @@ actor ScheduleReleaser: ServicePart {
     private nonisolated let worker: ClaimWorker
     nonisolated func notReadyReason() -> String? { worker.notReadyReason() }
 
-    /// How often it looks by itself, lest a notification was missed.
+    /// The poll interval, in case a notification was missed.
     private static let idleWait: Duration = .seconds(5)
-    /// What is due and was not released is in another replica's hands just now.
+    /// The shortest sleep: a push that is due and was not released is being released by another
+    /// replica.
     private static let shortestWait: Duration = .milliseconds(20)
 
     private let database: PushDatabase
-    private let contexts: PushContexts
+    private let contexts: PushContextCache
     private let engine: DeliveryEngine
     private let log: Log
     private let released: Counter
     private let onRelease: @Sendable () -> Void
-    private var troubles = ReleaseTroubles()
+    private var troubles = ReleaseRetries()
 
-    /// `onRelease` is called when there may be something to plan, or rows that are due.
+    /// `onRelease` is called when there may be a push to plan, or rows that are due.
     init(
         database: PushDatabase,
-        contexts: PushContexts,
+        contexts: PushContextCache,
         engine: DeliveryEngine,
-        bell: Bell,
+        wakeUp: WakeUp,
         runtime: ServiceRuntime,
         onRelease: @escaping @Sendable () -> Void
     ) {
@@ -50,7 +53,7 @@ actor ScheduleReleaser: ServicePart {
         self.engine = engine
         worker = ClaimWorker(
             "scheduled pushes cannot be released",
-            wokenBy: bell,
+            wokenBy: wakeUp,
             on: loop,
             log: runtime.log
         )
@@ -86,7 +89,7 @@ actor ScheduleReleaser: ServicePart {
         } catch let error as StorageError where error.mayBeOfThePush && troubles.shrink() {
             return .zero
         } catch {
-            // Whether the transaction was committed may not be known.
+            // The transaction may have been committed.
             engine.inHand.lookForStrays()
             throw error
         }
@@ -99,7 +102,8 @@ actor ScheduleReleaser: ServicePart {
         return min(max(next, Self.shortestWait), Self.idleWait)
     }
 
-    /// Left alone it would stand before all others for ever.
+    /// Fails or retries a push that cannot be released: left alone it would stay ahead of all others
+    /// for ever.
     private func handle(_ error: UnreleasablePush) async throws {
         if error.cause.isOfTheValues {
             log.error(

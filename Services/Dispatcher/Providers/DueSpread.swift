@@ -1,26 +1,26 @@
 import PushCore
 
-/// When what goes back because its provider is ill comes due: one after the other, as fast as a
-/// provider in health takes them, so that they are not all claimed and given back together, each time
-/// in front of everybody's retries. Pure: its times are milliseconds of a steady clock.
+/// Spreads the due times of deliveries that are released because their provider is failing: one after
+/// the other, as fast as a healthy provider accepts them, so that they are not all claimed and released
+/// together, each time ahead of all other retries. Pure: its times are milliseconds of a steady clock.
 struct DueSpread {
-    /// At least so many a second …
+    /// The lowest pace, deliveries a second …
     static let slowestPace = 1000.0
-    /// … for at most so long; what is more shares these places.
+    /// … and the longest spread; deliveries beyond it share these times.
     static let longest: Int64 = 300_000
 
     private var next = -Double.infinity
 
     /// - Parameters:
-    ///   - wait: How long nothing of it is to come due.
+    ///   - wait: How long none of them may be due.
     ///   - now: The time.
-    ///   - pace: How many a second the provider answers.
+    ///   - pace: The provider's answers a second.
     ///   - jitter: Random, 0..<1: several processes must not keep step.
-    /// - Returns: In how many milliseconds the next one does: `wait` or more.
+    /// - Returns: The milliseconds until the next one is due: `wait` or more.
     mutating func delay(atLeast wait: Int64, at now: Int64, pace: Double, jitter: Double) -> Int64 {
         let earliest = Double(now + wait)
         let interval = 1000 / max(pace, Self.slowestPace)
-        // Between half and one and a half of it, one on average.
+        // Between a half and one and a half of the interval, one on average.
         next = max(next + interval * (0.5 + jitter), earliest)
         if next > earliest + Double(Self.longest) { next = earliest }
         return Int64(next) - now

@@ -1,24 +1,24 @@
-/// Rows that wait in memory for their provider's share of the flight budget, in the order in which
-/// they came. Pure: no clock, no I/O; its times are milliseconds of a steady clock.
+/// A queue of rows that wait in memory for their provider's share of the flight budget, in the order in
+/// which they came. Pure: no clock, no I/O; its times are milliseconds of a steady clock.
 ///
-/// What fills the share is either answered and waits to be written down, or waits for the provider.
-/// In the first case Postgres is what is slow, and rows wait here, as do those who bring more: writing
-/// them down as due later and claiming them again would cost three times as much as sending them. In
-/// the second, the provider is what is slow, and must not hold up the others (promises 7 and 8): only
-/// a few wait, not for long, and the rest is handed back, to come due as fast as the provider answers.
+/// The deliveries that fill the share are either answered and wait to be recorded, or wait for the
+/// provider. Then either Postgres is slow: rows wait here, as do the callers that bring more: recording
+/// them as due later and claiming them again would cost three times as much as sending them. Or the
+/// provider is slow, and must not hold up the others (promises 7 and 8): only a few rows wait, not for
+/// long, and the rest is released, to be due as fast as the provider answers.
 struct ProviderBacklog<Element> {
-    /// How long one waits for a slow provider.
+    /// How long a row waits for a slow provider.
     static var patience: Int64 { 500 }
-    /// What is handed back comes due at the pace at which the provider answers, but no slower.
+    /// The lowest pace at which released rows are due; usually it is that of the provider's answers.
     private static var slowestPace: Double { 200 }
     private static var shortestWait: Int64 { 1000 }
     private static var longestWait: Int64 { 60_000 }
-    /// Over so long a pace is measured.
+    /// The time over which a pace is measured.
     private static var paceWindow: Int64 { 2000 }
 
-    /// So many wait before those who bring more are told to.
+    /// The number of waiting rows from which callers that bring more have to wait.
     let limit: Int
-    /// How many may be on their way at once.
+    /// The most rows that may be in flight at once.
     let share: Int
     private var rows: ContiguousArray<(element: Element, since: Int64)> = []
     private var head = 0
@@ -27,7 +27,7 @@ struct ProviderBacklog<Element> {
     private var answers = 0
     private var countedSince: Int64 = 0
     private var closedUntil = Int64.min
-    /// When the next that is handed back comes due.
+    /// The time at which the next released row is due.
     private var nextDue = -Double.infinity
 
     init(limit: Int, share: Int) {
@@ -56,17 +56,17 @@ struct ProviderBacklog<Element> {
         answers += 1
     }
 
-    /// Whether the provider is what those that wait here wait for.
+    /// Whether the rows here wait for the provider.
     private var isProviderSlow: Bool { unanswered * 2 >= share }
 
-    // MARK: Those that wait
+    // MARK: Waiting rows
 
     /// Whether one more may wait here.
     func admits(at now: Int64) -> Bool {
         !isProviderSlow || count < limit && now >= closedUntil
     }
 
-    /// Whether those who bring more should wait as well.
+    /// Whether callers that bring more should wait as well.
     var isPressing: Bool { count >= limit && !isProviderSlow }
 
     mutating func add(_ element: Element, at now: Int64) { rows.append((element, now)) }
@@ -82,8 +82,8 @@ struct ProviderBacklog<Element> {
         return taken
     }
 
-    /// Everything, where the first has waited too long for a slow provider; until that should have
-    /// answered what it has, nothing more waits for it.
+    /// Takes all rows if the first has waited too long for a slow provider; until the provider should
+    /// have answered its requests, no more rows wait for it.
     mutating func takeOverdue(at now: Int64) -> [Element] {
         guard !isEmpty, isProviderSlow, now - rows[head].since > Self.patience else { return [] }
         let wait = Int64(Double(unanswered) / pace(now) * 1000)
@@ -91,8 +91,8 @@ struct ProviderBacklog<Element> {
         return take(count)
     }
 
-    /// In how many milliseconds one that finds no room comes due: one after the other, as fast as the
-    /// provider answers.
+    /// Returns the milliseconds until a row that finds no room is due: one after the other, as fast as
+    /// the provider answers.
     mutating func delay(at now: Int64) -> Int64 {
         let earliest = Double(max(now + Self.shortestWait, closedUntil))
         nextDue = max(nextDue + 1000 / pace(now), earliest)
@@ -100,7 +100,7 @@ struct ProviderBacklog<Element> {
         return Int64(nextDue) - now
     }
 
-    /// Answers a second.
+    /// Returns the answers a second.
     func pace(_ now: Int64) -> Double {
         max(Double(answers) * 1000 / Double(max(1, now - countedSince)), Self.slowestPace)
     }

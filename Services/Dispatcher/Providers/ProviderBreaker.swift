@@ -1,37 +1,37 @@
 import PushCore
 
-/// Keeps a sick provider from holding what the others need: after a run of failures only a few
-/// deliveries at a time try it, and the rest become rows due later (promises 7 and 8). Pure: its times
-/// are those of a steady clock, which nobody sets back.
+/// A circuit breaker: after consecutive failures only a few deliveries probe the provider, and the
+/// others become rows due later, so that a failing provider does not hold the budget of the others
+/// (promises 7 and 8). Pure: its times are those of a steady clock, which is never set back.
 struct ProviderBreaker: Equatable {
     enum Admission: Equatable {
         case send
-        /// Not before then; not an attempt.
-        case later(SteadyInstant)
+        /// Not before this time; it is not an attempt.
+        case later(MonotonicInstant)
     }
 
-    /// Failures in a row, with no answer of health between them, that open it.
+    /// The consecutive failures, without a healthy answer in between, that open it.
     static let openingFailures = 50
-    /// How many may try while it is open, a window long.
+    /// The probes in each window while it is open.
     static let probes = 8
     private static let firstWindow: Int64 = 1000
     private static let longestWindow: Int64 = 30_000
 
     private var failures = 0
     private var window: Int64 = 0
-    private var windowEnds = SteadyInstant.earliest
+    private var windowEnds = MonotonicInstant.earliest
     private var probesLeft = 0
-    /// Whether this window's probes have been let through: what fails before is a straggler that
-    /// was sent while it was closed, and says nothing new.
+    /// Whether this window's probes have been sent: a failure before that is of a request sent while
+    /// the breaker was closed, and says nothing new.
     private var isProbing = false
-    /// How often, one wait after the other, nothing could even be sent: a connection that cannot be
-    /// made is not tried each second for ever, by however few.
+    /// How often in a row, one wait after the other, nothing could be sent at all: a connection that
+    /// cannot be made is not retried each second for ever, not even by few deliveries.
     private(set) var unsentInARow = 0
-    private var unsentGrowsAt = SteadyInstant.earliest
+    private var unsentGrowsAt = MonotonicInstant.earliest
 
     var isOpen: Bool { window > 0 }
 
-    mutating func admit(now: SteadyInstant) -> Admission {
+    mutating func admit(now: MonotonicInstant) -> Admission {
         guard isOpen else { return .send }
         if now >= windowEnds {
             windowEnds = now.adding(milliseconds: window)
@@ -43,7 +43,7 @@ struct ProviderBreaker: Equatable {
         return .send
     }
 
-    mutating func finished(_ outcome: ProviderOutcome, now: SteadyInstant) {
+    mutating func finished(_ outcome: ProviderOutcome, now: MonotonicInstant) {
         switch outcome {
         case .accepted, .unregistered, .mismatched, .rejected, .misconfigured, .throttled:
             self = ProviderBreaker()
@@ -59,8 +59,8 @@ struct ProviderBreaker: Equatable {
         }
     }
 
-    /// Those that failed together count once.
-    private mutating func countUnsent(_ outcome: ProviderOutcome, _ now: SteadyInstant) {
+    /// Counts an outcome that was not sent; those that failed together count once.
+    private mutating func countUnsent(_ outcome: ProviderOutcome, _ now: MonotonicInstant) {
         guard outcome == .notSent else { return unsentInARow = 0 }
         guard now >= unsentGrowsAt else { return }
         unsentInARow = min(unsentInARow + 1, 16)
@@ -70,7 +70,7 @@ struct ProviderBreaker: Equatable {
 
     private static let unsentBackoff = RetryPolicy.unsent
 
-    private mutating func open(for milliseconds: Int64, now: SteadyInstant) {
+    private mutating func open(for milliseconds: Int64, now: MonotonicInstant) {
         window = milliseconds
         windowEnds = now.adding(milliseconds: milliseconds)
         probesLeft = 0

@@ -1,16 +1,16 @@
 import PushCore
 import PushStorage
 
-/// How one app fares at one provider; all its deliveries there share it, and those that
-/// wait for it wait here. Confined to the loop.
+/// The state of one app at one provider; all its deliveries there share it, and its waiting ones are in
+/// `backlog`. Confined to the loop.
 final class ProviderHealth<Waiting>: @unchecked Sendable {
     let client: FlightBudget.Client
     var breakers = ProviderBreakers()
     var spread = DueSpread()
     var wave = DeadTokenWave()
     var backlog: ProviderBacklog<Waiting>
-    /// Hears of a wave of dead tokens that has just begun: whether they are another sender's, how many
-    /// are dead, and of how many answers.
+    /// Called when a wave of dead tokens has just begun: with whether they belong to another sender,
+    /// how many are dead, and the number of answers.
     var onWave: (Bool, Int, Int) -> Void = { _, _, _ in }
 
     init(_ client: FlightBudget.Client, backlog: ProviderBacklog<Waiting>) {
@@ -19,7 +19,7 @@ final class ProviderHealth<Waiting>: @unchecked Sendable {
     }
 }
 
-/// By environment: what ails APNs' sandbox says nothing about those who wait for production.
+/// The breakers by environment: failures of APNs' sandbox say nothing about production.
 struct ProviderBreakers {
     private var usual = ProviderBreaker()
     private var sandbox = ProviderBreaker()
@@ -41,14 +41,14 @@ struct ProviderBreakers {
 }
 
 extension ProviderHealth {
-    /// Takes an answer in, for the circuit breaker if the session that it was sent under is ours still.
-    /// Returns how many tries before it never left this process, in a row, and whether its token lives
-    /// whatever it says (promise 9).
+    /// Counts an answer, for the circuit breaker only if its session is still current. Returns how
+    /// often in a row nothing could be sent before it, and whether its token stays valid whatever it
+    /// says (promise 9).
     func heard(
         _ outcome: ProviderOutcome,
         about delivery: Delivery,
         isOurs: Bool,
-        _ now: SteadyInstant
+        _ now: MonotonicInstant
     ) -> (unsent: Int, keepsToken: Bool) {
         let environment = delivery.device.environment
         let unsent = breakers[environment].unsentInARow
@@ -70,10 +70,10 @@ extension ProviderHealth {
         return (unsent, action != .disable)
     }
 
-    /// When one comes due again that an open breaker does not let through for so long.
+    /// Returns when a delivery that an open breaker rejects for so long is due again.
     func dueTime(
         after wait: Int64,
-        at time: SteadyInstant,
+        at time: MonotonicInstant,
         _ now: Instant,
         _ random: inout FastRandom
     ) -> Instant {
@@ -87,7 +87,7 @@ extension ProviderHealth {
     }
 }
 
-/// Spreads waits and nothing else: the system's generator costs a call of the kernel each time.
+/// A generator for spreading waits only: the system's generator costs a system call each time.
 struct FastRandom: RandomNumberGenerator {
     private var state = UInt64.random(in: .min ... .max)
 

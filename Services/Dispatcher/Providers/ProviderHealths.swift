@@ -5,20 +5,20 @@ import PushCore
 ///
 /// Confined to the loop.
 final class ProviderHealths: @unchecked Sendable {
-    /// By app, then by `Platform.ordinal`.
+    /// The states by app, then by `Platform.ordinal`.
     private var known: [String: [ClientHealth?]] = [:]
     private var clients = 0
     private let backlogLimit: Int
     private let share: Int
-    private let meters: DeliveryMeters
+    private let meters: DeliveryMetrics
     private let log: Log
 
     /// - Parameters:
-    ///   - backlogLimit: Rows that wait before callers who bring more are told to.
-    ///   - share: Deliveries in flight to one provider of one app, at most.
-    ///   - meters: Count waves.
-    ///   - log: Gets waves.
-    init(backlogLimit: Int, share: Int, meters: DeliveryMeters, log: Log) {
+    ///   - backlogLimit: The number of waiting rows from which callers that bring more have to wait.
+    ///   - share: The most deliveries in flight to one provider of one app.
+    ///   - meters: Counts waves.
+    ///   - log: The log of waves.
+    init(backlogLimit: Int, share: Int, meters: DeliveryMetrics, log: Log) {
         self.backlogLimit = backlogLimit
         self.share = share
         self.meters = meters
@@ -36,7 +36,7 @@ final class ProviderHealths: @unchecked Sendable {
             log.error(
                 isForeign
                     ? "many tokens are another sender's: none is disabled until FCM accepts a push"
-                    : "a sudden wave of dead tokens: none is disabled until it is over",
+                    : "wave of dead tokens; token clean-up suspended",
                 [
                     .app: .string(app), .provider: .string(platform.rawValue),
                     .count: .integer(dead), .detail: .string("of \(answers) answers in a minute"),

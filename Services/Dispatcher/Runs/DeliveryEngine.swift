@@ -6,6 +6,8 @@ import PushEvents
 import PushProviders
 import PushStorage
 import ServiceKit
+import ServiceShell
+import Storage
 
 /// Works under the session beside the rows: a shard's run.
 protocol SessionWork: AnyObject, Sendable {
@@ -31,7 +33,7 @@ protocol SessionWork: AnyObject, Sendable {
 /// a write: its rows and shards belong to another session, which sends them.
 ///
 /// Shutdown: takes nothing more, waits for the answers that are due, records them, and leaves the rest to
-/// `SessionKeeper`, which releases what is still owned.
+/// `SessionHeartbeat`, which releases what is still owned.
 actor DeliveryEngine: ServicePart {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -44,12 +46,12 @@ actor DeliveryEngine: ServicePart {
 
     private static let cannotRead = "credentials cannot be read"
 
-    /// Rows that should come at once: so that what several bring finds room to wait.
+    /// The rows of one claim or portion, an eighth of all slots: those of several batches find room to wait.
     nonisolated let portion: Int
-    let credentials: CredentialDirectory
+    let credentials: CredentialCache
     let log: Log
     nonisolated let clock: DatabaseClock
-    nonisolated let meters: DeliveryMeters
+    nonisolated let meters: DeliveryMetrics
     nonisolated let session = WorkSession()
     nonisolated let flight: FlightRoom
     nonisolated let healths: ProviderHealths
@@ -57,19 +59,19 @@ actor DeliveryEngine: ServicePart {
     nonisolated let inHand = WorkInHand()
     nonisolated let recorder: RunRecorder
     nonisolated let services: RunServices
-    /// The fast path's pushes that are not recorded.
+    /// The pushes of the fast path that are not recorded.
     nonisolated let inline = InlinePushes()
-    /// How long a stop waits for answers, from its first sign.
+    /// The time for which a stop waits for answers, from its beginning.
     private let drainLimit: Duration
-    /// What is worked on beside the rows.
+    /// The shards that are sent beside the rows.
     private var shards: [any SessionWork] = []
     private var drained: CheckedContinuation<Void, Never>?
 
     init(
         database: PushDatabase,
         producer: KafkaProducer,
-        credentials: CredentialDirectory,
-        bells: [Bell],
+        credentials: CredentialCache,
+        wakeUps: [WakeUp],
         configuration: DispatcherConfiguration,
         runtime: ServiceRuntime
     ) {
@@ -77,11 +79,11 @@ actor DeliveryEngine: ServicePart {
         log = runtime.log
         clock = database.clock
         self.credentials = credentials
-        meters = DeliveryMeters(runtime.metrics)
+        meters = DeliveryMetrics(runtime.metrics)
         drainLimit = configuration.shutdownGrace * 0.75
         portion = max(1, configuration.inFlight / 8)
         flight = FlightRoom(total: configuration.inFlight, session: session) {
-            bells[$0.rawValue].ring()
+            wakeUps[$0.rawValue].signal()
         }
         healths = ProviderHealths(
             backlogLimit: portion,
@@ -91,7 +93,7 @@ actor DeliveryEngine: ServicePart {
         )
         recorder = RunRecorder(
             log: producer,
-            topic: configuration.topics.pushOutcomes,
+            topic: configuration.common.topics.pushOutcomes,
             ledger: database.ledger,
             session: session,
             trouble: trouble,
@@ -137,7 +139,7 @@ actor DeliveryEngine: ServicePart {
 
     // MARK: Sessions
 
-    /// What is taken from now on is owned by this session.
+    /// Begins a session, which owns all that is taken from now on.
     func begin(session: Int) {
         self.session.begin(session)
         flight.wakeWaiters()
@@ -180,19 +182,26 @@ actor DeliveryEngine: ServicePart {
         }
     }
 
-    /// The same for a batch of events, whose room stays theirs until `flight.keepPromise`.
-    func promiseRoom(for count: Int) async {
+    /// The same for a batch of events, whose slots stay promised until `flight.keepPromise`. Large pushes wait for
+    /// each other alone.
+    func promiseRoom(for count: Int, isLarge: Bool = false) async {
         await withCheckedContinuation { waiter in
-            if session.isStopping || flight.hasRoom(in: .direct, count: count) {
-                flight.promise(count)
+            if session.isStopping || flight.hasRoom(in: .direct, count: count, isLarge: isLarge) {
+                flight.promise(count, isLarge: isLarge)
                 waiter.resume()
             } else {
-                flight.add(waiter, waitingFor: count, in: .direct, isPromised: true)
+                flight.add(
+                    waiter,
+                    waitingFor: count,
+                    in: .direct,
+                    isPromised: true,
+                    isLarge: isLarge
+                )
             }
         }
     }
 
-    /// Slots were given back: whoever waits for one looks again.
+    /// Wakes the waiters after slots were released.
     private func roomAppeared() {
         flight.roomAppeared()
         for shard in shards { shard.roomAppeared() }
@@ -202,7 +211,7 @@ actor DeliveryEngine: ServicePart {
         }
     }
 
-    /// Nothing waits to be written down, and nothing is.
+    /// Whether nothing waits to be recorded.
     private var isIdle: Bool { recorder.isIdle && inline.isEmpty }
 
     // MARK: Sending
@@ -234,7 +243,7 @@ actor DeliveryEngine: ServicePart {
         sender.send(0..<run.count, of: run, keepsPace: isFirst)
     }
 
-    /// Sends what was looked up of an inline run, and keeps the promise of room for it.
+    /// Sends the members that were found for an inline run, and ends the promise of slots for it.
     ///
     /// - Parameters:
     ///   - run: None of whose members is sent.
@@ -249,7 +258,7 @@ actor DeliveryEngine: ServicePart {
         lookedUpAt: ContinuousClock.Instant,
         room: Int
     ) async {
-        defer { flight.keepPromise(room) }
+        defer { flight.keepPromise(room, isLarge: run.isLarge) }
         guard self.session.isCurrent(session),
             await loadCredentials(of: apps, session: session)
         else { return run.drop() }
@@ -260,17 +269,18 @@ actor DeliveryEngine: ServicePart {
         healths.health(of: delivery.app, at: delivery.device.provider)
     }
 
-    /// Waits out a database that is away: what is ours stays ours, and the session ends by itself.
+    /// Loads credentials, and retries while the database is unavailable: claims stay, until the session expires.
     ///
     /// - Returns: `false` if the session ended first, or a stop came.
     func loadCredentials(of apps: Set<String>, session: Int) async -> Bool {
-        var backoff = Pause()
+        var backoff = ExponentialBackoff()
         while true {
             do {
                 try await credentials.load(apps)
                 trouble.clear(Self.cannotRead)
                 return self.session.isCurrent(session)
             } catch {
+                if self.session.isStopping { return false }
                 trouble.set(Self.cannotRead)
                 log.warning("credentials cannot be read", [.error: .string("\(error)")])
                 await backoff.wait(on: loop)
@@ -281,7 +291,7 @@ actor DeliveryEngine: ServicePart {
 
     // MARK: Stopping
 
-    /// The first sign of a stop: nothing is claimed or sent any more, what comes goes back.
+    /// Begins a stop: nothing is claimed or sent any more, and new deliveries are released.
     func prepareToStop() {
         guard session.stop(at: .now + drainLimit) else { return }
         sender.releaseWaiting()

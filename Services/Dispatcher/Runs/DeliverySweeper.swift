@@ -3,11 +3,12 @@ import Observability
 import PushCore
 import PushStorage
 import ServiceKit
+import Storage
 
-/// Claims the deliveries that are rows already (retries, what was handed back, the pages of a
-/// broadcast) as far as there is room for them, single devices first.
+/// Claims deliveries that are rows already (retries, released rows, the pages of a broadcast) as far as
+/// there is room for them, single devices first.
 ///
-/// Authority: none beyond the claim; what it claims is the engine's at once.
+/// Authority: none beyond the claim; claimed rows go to the engine at once.
 ///
 /// Shutdown: claims nothing more.
 actor DeliverySweeper: ServicePart {
@@ -22,25 +23,25 @@ actor DeliverySweeper: ServicePart {
 
     /// Rows claimed by one statement.
     private static let claimLimit = 1000
-    /// How late a due delivery may be noticed where nothing rings.
+    /// The poll interval: how late a due delivery may be noticed without a wake-up.
     private static let idleWait: Duration = .milliseconds(250)
 
     private let lane: Lane
     private let database: PushDatabase
-    private let contexts: PushContexts
+    private let contexts: PushContextCache
     private let engine: DeliveryEngine
     private let log: Log
-    /// The last claim came full: who has little that is due may stand behind who has much.
+    /// Whether the last claim was full: an app with few due rows may wait behind one with many.
     private var isCrowded = false
-    /// Behind whom the next fair claim goes on.
+    /// The app and provider behind which the next fair claim continues.
     private var last: DueStore.Client?
 
     init(
         lane: Lane,
         database: PushDatabase,
-        contexts: PushContexts,
+        contexts: PushContextCache,
         engine: DeliveryEngine,
-        bell: Bell,
+        wakeUp: WakeUp,
         runtime: ServiceRuntime
     ) {
         loop = runtime.mainLoop
@@ -50,7 +51,7 @@ actor DeliverySweeper: ServicePart {
         self.engine = engine
         worker = ClaimWorker(
             "due deliveries cannot be claimed",
-            wokenBy: bell,
+            wokenBy: wakeUp,
             on: loop,
             log: runtime.log
         )
@@ -64,7 +65,7 @@ actor DeliverySweeper: ServicePart {
     /// - Returns: Whether there may be more.
     private func sweep() async throws -> Bool {
         guard let session = engine.session.working else { return false }
-        // Waiting for a part of the lane keeps the claims large while much is in flight.
+        // Waiting for a part of the lane to be free keeps the claims large while much is in flight.
         let room = engine.flight.room(in: lane)
         guard room > 0, engine.flight.isWorthClaiming(in: lane) else { return false }
         let wasCrowded = isCrowded
@@ -75,12 +76,12 @@ actor DeliverySweeper: ServicePart {
             await engine.abandon(session: session)
             return false
         } catch {
-            // Whether the claim was committed may not be known.
+            // The claim may have been committed.
             engine.inHand.lookForStrays()
             throw error
         }
         guard !due.isEmpty else { return wasCrowded }
-        var pause = Pause()
+        var pause = ExponentialBackoff()
         while !Task.isCancelled {
             do {
                 let contexts = try await contexts.load(Set(due.map(\.pushID)))
@@ -94,8 +95,8 @@ actor DeliverySweeper: ServicePart {
         return true
     }
 
-    /// The oldest; where that was as many as may come, then of everybody alike, in turns: one alone
-    /// loses little by it, and nobody waits behind somebody else's thousands.
+    /// Claims the oldest rows; after a full claim, the same number of each app and provider, in turns:
+    /// a single app loses little by it, and no app waits behind another's thousands.
     private func claim(_ session: Int, atMost limit: Int) async throws -> [Delivery] {
         if isCrowded {
             isCrowded = false

@@ -16,12 +16,12 @@ struct FlightBudget {
         init(_ number: Int) { self.number = number }
     }
 
-    /// What slots are used for.
+    /// The uses of slots.
     enum Use: Int, CaseIterable {
         case direct
-        /// Deliveries of broadcasts that are rows: to be tried again, or another's once.
+        /// Deliveries of broadcasts that are rows: retries, or another session's before.
         case rows
-        /// Members of the shards that this process works on.
+        /// Members of the shards that this process sends.
         case shards
 
         init(_ lane: Lane) { self = lane == .direct ? .direct : .rows }
@@ -30,10 +30,10 @@ struct FlightBudget {
     private struct Owned {
         var direct = 0
         var shards = 0
-        /// Of `direct`, those that the provider has answered and that are not written down yet: for
-        /// these the client waits for nobody but Postgres.
+        /// The deliveries of `direct` that the provider has answered and that are not recorded yet: they
+        /// wait only for Postgres.
         var ended = 0
-        /// Rows that wait here, of those for single devices too.
+        /// The rows for single devices that wait here.
         var waiting = 0
 
         var isNothing: Bool { direct + shards + waiting == 0 }
@@ -58,7 +58,7 @@ struct FlightBudget {
 
     func owned(for use: Use) -> Int { inUse[use.rawValue] }
 
-    /// How many more slots there are for a use now.
+    /// The number of free slots for a use.
     func room(for use: Use) -> Int {
         // Some of the total is never a broadcast's, however small the total.
         let reserved = use != .direct && total > 1 ? max(1, total / 8) : 0
@@ -67,14 +67,14 @@ struct FlightBudget {
 
     /// Takes a slot.
     ///
-    /// - Returns: `false` when there is none: the delivery goes back, uncounted.
+    /// - Returns: `false` if there is none: the delivery is released, uncounted.
     mutating func admit(_ use: Use, _ client: Client) -> Bool {
         admit(use, client, atMost: 1) == 1
     }
 
     /// Takes slots.
     ///
-    /// - Returns: How many; 0 where there is none.
+    /// - Returns: The number of slots taken; 0 if there is none.
     mutating func admit(_ use: Use, _ client: Client, atMost count: Int) -> Int {
         var taken = min(count, room(for: use))
         guard taken > 0 else { return 0 }
@@ -98,17 +98,17 @@ struct FlightBudget {
     /// Takes slots for members of a shard: one by one they would cost more than they gain. So a few
     /// free slots are left alone while other members are in flight.
     ///
-    /// - Returns: How many; 0 where there are too few.
-    mutating func admitBatch(_ client: Client, atMost count: Int) -> Int {
+    /// - Returns: The number of slots taken; 0 if there are too few.
+    mutating func admitBatch(_ use: Use, _ client: Client, atMost count: Int) -> Int {
         let smallest = max(1, min(32, total / 64))
-        let taken = admit(.shards, client, atMost: count)
-        guard taken < min(count, smallest), owned(for: .shards) > taken else { return taken }
-        release(.shards, client, taken)
+        let taken = admit(use, client, atMost: count)
+        guard taken < min(count, smallest), owned(for: use) > taken else { return taken }
+        release(use, client, taken)
         return 0
     }
 
-    /// How many more of the slots for single devices one client may have: it may take one while it
-    /// has less than three times of what is free.
+    /// The number of slots for single devices that one client may still take: it may take one while it
+    /// holds less than three times the free slots.
     private func fairRoom(for client: Client) -> Int {
         let free = room(for: .direct)
         let held = ofClient[client].map { $0.direct + $0.waiting - $0.ended } ?? 0
@@ -116,8 +116,8 @@ struct FlightBudget {
         return max((3 * free - held + 3) / 4, held == 0 ? 1 : 0)
     }
 
-    /// What those clients hold that have a good part of all. While their providers are slow it does
-    /// not come back, so that nobody should wait for it.
+    /// The slots of the clients that hold more than an eighth of all. While their providers are slow, these
+    /// slots are not released, so that no batch should wait for them.
     var heldByFew: Int {
         ofClient.values.reduce(0) { sum, owned in
             let held = owned.direct + owned.shards - owned.ended
@@ -125,10 +125,10 @@ struct FlightBudget {
         }
     }
 
-    /// One of a client's single devices has its answer, and keeps its slot until that is written down.
+    /// Notes that one of a client's single devices has its answer; it holds its slot until that is recorded.
     mutating func ended(_ client: Client) { ofClient[client]?.ended += 1 }
 
-    /// Takes a slot for a row that waits here for its client's share: `start` makes it one of that.
+    /// Takes a slot for a row that waits here for its client's share, to which `start` adds it.
     mutating func admitWaiting(_ client: Client) -> Bool {
         guard fairRoom(for: client) > 0 else { return false }
         inUse[Use.direct.rawValue] += 1
@@ -150,7 +150,7 @@ struct FlightBudget {
         return started
     }
 
-    /// Gives back the slot of a row that waited and was not started.
+    /// Releases the slots of rows that waited and were not started.
     mutating func releaseWaiting(_ client: Client, _ count: Int = 1) {
         inUse[Use.direct.rawValue] = max(0, inUse[Use.direct.rawValue] - count)
         guard var owned = ofClient[client] else { return }
@@ -158,7 +158,7 @@ struct FlightBudget {
         ofClient[client] = owned.isNothing ? nil : owned
     }
 
-    /// Gives back slots that `admit` took.
+    /// Releases slots that `admit` took.
     mutating func release(_ use: Use, _ client: Client, _ count: Int = 1) {
         inUse[use.rawValue] = max(0, inUse[use.rawValue] - count)
         guard use != .rows, var used = ofClient[client] else { return }

@@ -1,32 +1,33 @@
 import PushCore
-import PushStorage
 
-/// The budget of flight, and who waits for room in it.
+/// The flight budget and the tasks that wait for slots of it.
 ///
-/// Authority: the slots. Whoever takes or gives some back does it here; after slots came back,
-/// `roomAppeared` wakes those that wait. It knows nothing of what the slots are used for.
+/// Authority: the slots. All slots are taken and released here; after a release `roomAppeared` wakes the
+/// waiters. It does not know what the slots are used for.
 ///
 /// Confined to the loop. No clock, no I/O.
 final class FlightRoom: @unchecked Sendable {
     private struct Waiter {
         let lane: Lane
         let count: Int
-        /// Keeps the room that it gets until `keepPromise`.
+        /// Whether its slots stay promised until `keepPromise`.
         let isPromised: Bool
+        let isLarge: Bool
         let continuation: CheckedContinuation<Void, Never>
     }
 
     var budget: FlightBudget
     private let session: WorkSession
     private var waiters: [Waiter] = []
-    /// Slots for single devices that somebody was given and has not taken yet, as he looks up first whom
-    /// he sends to.
+    /// The slots for single devices that are promised to batches which first look up their devices.
     private var promised = 0
-    /// Lanes whose sweeper found too little room.
+    /// The same for large pushes, for which the others do not wait.
+    private var promisedToLarge = 0
+    /// The lanes whose sweeper found too few free slots.
     private var hungry: Set<Lane> = []
     /// Tells a lane's sweeper of more.
     private let ring: (Lane) -> Void
-    /// Whether bringing more rows of single devices would only make them wait.
+    /// Whether more rows of single devices would only wait.
     var isPressed: () -> Bool = { false }
 
     init(total: Int, session: WorkSession, ring: @escaping (Lane) -> Void) {
@@ -41,10 +42,10 @@ final class FlightRoom: @unchecked Sendable {
 
     private func free(in lane: Lane) -> Int {
         let room = budget.room(for: FlightBudget.Use(lane))
-        return lane == .direct ? max(0, room - promised) : room
+        return lane == .direct ? max(0, room - promised - promisedToLarge) : room
     }
 
-    /// Whether a claim is worth its round trip; if not, the lane's bell rings when it is.
+    /// Whether a claim is worth its round trip; if not, the lane's `wakeUp` is signalled when it is.
     func isWorthClaiming(in lane: Lane) -> Bool {
         let room = room(in: lane)
         let isWorthIt =
@@ -54,38 +55,52 @@ final class FlightRoom: @unchecked Sendable {
         return isWorthIt
     }
 
-    func hasRoom(in lane: Lane, count: Int) -> Bool {
+    func hasRoom(in lane: Lane, count: Int, isLarge: Bool = false) -> Bool {
         guard session.current != nil, !(lane == .direct && isPressed()) else { return false }
-        // Who looks up stands before those that are sent: where many do, their events come all at once.
-        if lane == .direct, promised > 0, promised + count > budget.total / 8 { return false }
+        // Look-ups precede sends: if many batches look up at once, their deliveries come all at once.
+        let others = isLarge ? promisedToLarge : promised
+        if lane == .direct, others > 0, others + count > budget.total / 8 { return false }
         let room = free(in: lane)
         if room > 0, room >= count || room * 4 >= budget.total { return true }
-        // Nobody waits for what slow providers have.
+        // No batch waits for slots that slow providers hold.
         return room * 4 >= max(1, budget.total - budget.heldByFew)
     }
 
-    /// Resumed once a lane has room for so many, or for a good part of all, and there is a session.
+    /// Adds a waiter, resumed once its lane has so many free slots, or a quarter of all, and a session.
     func add(
         _ continuation: CheckedContinuation<Void, Never>,
         waitingFor count: Int,
         in lane: Lane,
-        isPromised: Bool = false
+        isPromised: Bool = false,
+        isLarge: Bool = false
     ) {
         waiters.append(
-            Waiter(lane: lane, count: count, isPromised: isPromised, continuation: continuation)
+            Waiter(
+                lane: lane,
+                count: count,
+                isPromised: isPromised,
+                isLarge: isLarge,
+                continuation: continuation
+            )
         )
     }
 
-    /// So many slots for single devices are somebody's who looks up first whom he sends to.
-    func promise(_ count: Int) { promised += count }
+    /// Promises slots for single devices to a batch that first looks up its devices.
+    func promise(_ count: Int, isLarge: Bool = false) {
+        if isLarge { promisedToLarge += count } else { promised += count }
+    }
 
-    /// He takes them now, or does not need them.
-    func keepPromise(_ count: Int) {
-        promised = max(0, promised - count)
+    /// Ends a promise: the slots are taken now, or not needed.
+    func keepPromise(_ count: Int, isLarge: Bool = false) {
+        if isLarge {
+            promisedToLarge = max(0, promisedToLarge - count)
+        } else {
+            promised = max(0, promised - count)
+        }
         wakeWaiters()
     }
 
-    /// Slots were given back: whoever waits for one looks again.
+    /// Wakes the waiters after slots were released.
     func roomAppeared() {
         wakeWaiters()
         for lane in hungry {
@@ -94,14 +109,16 @@ final class FlightRoom: @unchecked Sendable {
         }
     }
 
-    /// The session or a stop may have changed what those that wait wait for.
+    /// Resumes the waiters that can continue: slots were released, or the session changed, or a stop began.
     func wakeWaiters() {
         guard !waiters.isEmpty else { return }
         let all = waiters
         waiters = []
         for waiter in all {
-            if session.isStopping || hasRoom(in: waiter.lane, count: waiter.count) {
-                if waiter.isPromised { promise(waiter.count) }
+            if session.isStopping
+                || hasRoom(in: waiter.lane, count: waiter.count, isLarge: waiter.isLarge)
+            {
+                if waiter.isPromised { promise(waiter.count, isLarge: waiter.isLarge) }
                 waiter.continuation.resume()
             } else {
                 waiters.append(waiter)

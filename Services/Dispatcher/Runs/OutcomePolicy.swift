@@ -2,26 +2,26 @@ import PushCore
 import PushProviders
 import PushStorage
 
-/// How a delivery ends or goes on: before it is sent, and by its provider's answer. The same for rows
-/// and for members of shards. Pure: no clock, no I/O.
+/// Decides how a delivery ends or is retried: before it is sent, and by its provider's answer. The same
+/// for rows and for members of shards. Pure: no clock, no I/O.
 struct OutcomePolicy: Sendable {
     private static let tooOld = "not sent within half of DELIVERY_RETENTION, or MPNS' six hours"
 
-    /// After this a delivery that could never be sent has expired, whatever its push says.
+    /// The age at which a delivery that could not be sent expires, whatever its push says.
     let maximumAge: Int64
 
-    /// When a delivery has expired, whatever its push says: rows are dropped with their day, and none
-    /// may be pending then.
+    /// Returns when a delivery expires, whatever its push says: rows are dropped with their day, and
+    /// none may be pending then.
     func expiry(of delivery: Delivery, spread: Int?) -> Instant {
         let age =
             delivery.device.provider == .mpns
             ? min(maximumAge, RetryPolicy.maximumMPNSAge) : maximumAge
-        // What is told last of an audience is not old by then.
+        // The last devices of a spread audience are not too old by then.
         let latest = delivery.createdAt.adding(milliseconds: age + Int64(spread ?? 0))
         return min(delivery.expiresAt ?? latest, latest)
     }
 
-    /// The end of a delivery that is not to be sent at all; `nil` if it is to be sent. `switchedOff`
+    /// Returns the end of a delivery that is not sent at all; `nil` if it is to be sent. `switchedOff`
     /// says why nothing is sent to its provider.
     func unsendable(
         _ delivery: Delivery,
@@ -39,10 +39,10 @@ struct OutcomePolicy: Sendable {
         return DeliveryEnd(.settle(.expired), of: delivery, reason: reason, at: now)
     }
 
-    /// The end that an answer means for its delivery. `isOnce` says that it is sent once and not again,
-    /// `repeatOverwrites` that a second copy takes the place of the first on the device; `unsent` counts
-    /// the tries of its provider in a row that never left this process, `keepsToken` says that a wave of
-    /// dead tokens is under way, and `jitter` is random, 0..<1.
+    /// Returns the end of a delivery by its answer. `isOnce` says that it is sent once and not again,
+    /// `repeatOverwrites` that a second copy replaces the first on the device; `unsent` counts how
+    /// often in a row nothing could be sent to its provider, `keepsToken` says that a wave of dead
+    /// tokens is under way, and `jitter` is random, 0..<1.
     func answered(
         _ answer: ProviderAnswer,
         _ delivery: Delivery,
@@ -66,12 +66,12 @@ struct OutcomePolicy: Sendable {
             answer.outcome,
             repeatOverwrites: repeatOverwrites,
             now: now,
-            // Now or never: a device that was reached once is not tried again.
+            // Now or never: a device that was reached once is not sent to again.
             expiresAt: isOnce && answer.outcome != .notSent ? now : expiresAt,
             jitter: jitter
         ) {
         case .settle(let outcome): decision = .settle(outcome)
-        // There is no device behind a topic that could be gone.
+        // A topic has no device that could be gone.
         case .settleAndDisableToken where keepsToken || delivery.isForTopic:
             decision = .settle(.failed)
         case .settleAndDisableToken(let since): decision = .settleAndDisable(since: since)
@@ -90,7 +90,7 @@ struct OutcomePolicy: Sendable {
 }
 
 extension DeliveryEnd {
-    /// The end of a delivery without an attempt.
+    /// Creates the end of a delivery without an attempt.
     init(_ decision: Decision, of delivery: Delivery, reason: String? = nil, at now: Instant) {
         self.init(
             decision,

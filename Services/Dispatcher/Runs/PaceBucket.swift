@@ -1,27 +1,27 @@
-/// How fast one push may go: `pace` devices a second, evenly, with a tenth of a second's worth at
-/// once. Pure: no clock; its times are those of a steady one, which nobody sets back.
+/// The pace of one push: `pace` devices a second, evenly, with a tenth of a second's worth at once.
+/// Pure: no clock; its times are those of a steady one, which is never set back.
 ///
-/// One process keeps it for all shards of a push. Across replicas it holds because a push with a
-/// pace has one shard claimed at a time.
+/// One process keeps the pace for all shards of a push. Across replicas it holds because a push with a
+/// pace has only one shard claimed at a time.
 struct PaceBucket: Equatable {
     private static let burstMilliseconds = 100.0
 
     private var interval = 0.0
-    /// When the next one is due, had all before been sent evenly. Milliseconds.
+    /// The time at which the next one is due, as if all before had been sent evenly. Milliseconds.
     private var next = -Double.infinity
 
-    /// Slower is as slow as this: one a day.
+    /// The slowest pace: one a day.
     private static let slowest = 1.0 / 86_400
 
     /// - Parameter perSecond: Less than one is one in several seconds.
     init(perSecond: Double) { change(perSecond: perSecond) }
 
-    /// From the next one on.
+    /// Changes the pace from the next device on.
     mutating func change(perSecond: Double) {
         interval = 1000 / max(Self.slowest, perSecond)
     }
 
-    /// Takes as many as may go now.
+    /// Takes as many devices as may be sent now.
     mutating func take(_ count: Int, at now: Int64) -> Int {
         let time = Double(now)
         let free = (time + Self.burstMilliseconds - max(next, time)) / interval
@@ -32,12 +32,12 @@ struct PaceBucket: Equatable {
         return taken
     }
 
-    /// Gives back what was taken last and not sent.
+    /// Gives back devices that were taken last and not sent.
     mutating func giveBack(_ count: Int) { next -= Double(count) * interval }
 
-    /// Takes the next place there is.
+    /// Reserves the next free place.
     ///
-    /// - Returns: How many milliseconds later it may go; `nil`: now.
+    /// - Returns: The milliseconds until it may be sent; `nil` for now.
     mutating func reserve(at now: Int64) -> Int64? {
         let time = Double(now)
         let place = max(next, time)

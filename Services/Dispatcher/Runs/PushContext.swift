@@ -6,50 +6,50 @@ import PushEvents
 import PushProviders
 import PushStorage
 
-/// What the deliveries of one push share: the request, each template once it is rendered, and the pace
-/// that they keep.
+/// The values that the deliveries of one push share: the request, each rendered template, and the pace.
 ///
 /// Confined to the dispatcher's loop.
 final class PushContext: @unchecked Sendable {
     let pushID: String
     let eventID: String
-    /// `nil` where the push's record is gone, or not what this version reads.
+    /// `nil` if the push's record does not exist any more, or this version cannot read it.
     private let request: PushRequest?
     private let variants: LocaleVariants
-    /// Of a send that fills templates: what its deliveries bring them as.
+    /// The field of the deliveries' values that contains the device's template, for a send that fills
+    /// templates.
     private let templateField: String?
     private var templates: [Form: Result<PayloadTemplate, RenderingError>] = [:]
-    /// About how many bytes of memory it takes, with the templates that are rendered so far; 0 before
-    /// `weigh`, as most are never remembered.
+    /// The approximate bytes of memory that it takes, with the templates that are rendered so far; 0
+    /// before `weigh`, as most contexts are never cached.
     private(set) var weightBytes = 0
-    /// Hears of what is rendered later.
-    weak var keeper: (any PushContextKeeper)?
+    /// The cache, which is notified of templates that are rendered later.
+    weak var keeper: (any PushContextOwner)?
 
-    /// Devices that share it share their payload.
+    /// The key of a template: devices with the same one share their payload.
     private struct Form: Hashable {
         var platform: Platform
-        /// One of the push's own locales, never a device's; of a send of Azure's, which brings words
-        /// alone, the device's template.
+        /// One of the push's own locales, never a device's; for a send of Azure's, which has only
+        /// properties, the device's template.
         var variant: String?
-        /// The push's id is in it.
-        var tellsID: Bool
+        /// Whether it includes the push's id.
+        var includesPushID: Bool
 
         func weight(of template: Result<PayloadTemplate, RenderingError>) -> Int {
             128 + (variant?.weightBytes ?? 0) + ((try? template.get())?.weightBytes ?? 0)
         }
     }
 
-    /// Of one without content: what all have, and its places in tables.
+    /// The weight of a context without content: the fixed part, and its entries in tables.
     private static let emptyWeight = 1024
-    /// Kept at once; languages beyond that are rendered again.
+    /// The most templates at once; further languages are rendered again.
     private static let maximumTemplates = 128
 
-    /// Whether it tells devices its id, where its app wants that.
-    private let mayTellID: Bool
+    /// Whether its payloads may include its id, if its app wants that.
+    private let mayIncludePushID: Bool
     private var notificationIDs: NotificationIDs
-    /// `nil`: as fast as it goes.
+    /// `nil` if it has no pace.
     var pace: PaceBucket?
-    /// Over how long its audience is told; `nil`: as fast as it goes.
+    /// The time over which its audience is spread; `nil` if it is not.
     let spreadMilliseconds: Int?
     /// Whether each device is sent to once, and not again.
     let isNowOrNever: Bool
@@ -57,12 +57,12 @@ final class PushContext: @unchecked Sendable {
     init(pushID: String, eventID: String, source: String, request: PushRequest?) {
         self.pushID = pushID
         self.eventID = eventID
-        mayTellID = PushIdentity.tellsID(source: source)
-        // The audience was needed to plan, and may be long.
+        mayIncludePushID = PushIdentity.includesPushID(source: source)
+        // The audience was needed only for planning, and may be long.
         var request = request
         switch request?.audience {
         case .installations, .tokens: request?.audience = .tokens([])
-        // It is in the message.
+        // The message contains the topic.
         case .topic, nil: break
         }
         request?.unknownFields = []
@@ -76,7 +76,7 @@ final class PushContext: @unchecked Sendable {
         spreadMilliseconds = request?.spreadMilliseconds
     }
 
-    /// Weighs it for its keeper.
+    /// Weighs it for its owner.
     func weigh() {
         guard weightBytes == 0 else { return }
         weightBytes =
@@ -84,7 +84,7 @@ final class PushContext: @unchecked Sendable {
             + templates.reduce(0) { $0 + $1.key.weight(of: $1.value) }
     }
 
-    /// So many are to be told in the time that it says.
+    /// Sets the pace for so many members from the time that the push states.
     func spread(over members: Int) {
         guard let spreadMilliseconds else { return }
         let perSecond = Double(members) * 1000 / Double(spreadMilliseconds)
@@ -92,23 +92,23 @@ final class PushContext: @unchecked Sendable {
         pace?.change(perSecond: perSecond)
     }
 
-    /// From its record.
+    /// Creates the context from the push's record.
     convenience init(_ push: StoredPush) {
         self.init(
             pushID: push.id,
             eventID: push.eventID,
             source: push.eventSource,
-            // It was judged when it came in; what was past then is past now.
+            // It was validated when it arrived; with `.latest` no `push_time` is too far ahead.
             request: try? PushRequest.parse(push.request, now: .latest, isStored: true)
         )
     }
 
-    /// The APNs topic of those installations that have none of their own.
+    /// The APNs topic of installations that have none of their own.
     var apnsTopic: String? { request?.apnsTopic }
 
-    /// Which of the push's languages a device of this locale hears; `nil`: its plain texts. Of a send
-    /// that fills templates, the one that the device holds.
-    /// `values` are what its delivery brings of its installation.
+    /// Returns which of the push's languages a device of this locale gets; `nil` for its default
+    /// content. For a send that fills templates, the device's own template. `values` are the
+    /// installation's values in its delivery.
     func variant(for locale: String?, _ values: JSONObject?) -> String? {
         guard let templateField else { return variants.choose(for: locale) }
         return values?[templateField]?.string ?? ""
@@ -117,24 +117,28 @@ final class PushContext: @unchecked Sendable {
     /// Renders once per platform and variant.
     ///
     /// - Parameters:
-    ///   - platform: Whose form it gets.
-    ///   - variant: As `variant(for:_:)` chose it.
-    ///   - tellsID: Whether its app wants devices to know the push's id.
-    ///   - now: The time, for a device's template that has an end.
-    /// - Returns: What the devices of this platform and language share.
-    /// - Throws: `RenderingError` when there is nothing to send to such a device, or too much.
+    ///   - platform: The platform of the payload.
+    ///   - variant: The variant that `variant(for:_:)` chose.
+    ///   - includesPushID: Whether its app wants payloads to include the push's id.
+    ///   - now: The time, for a device's template that expires.
+    /// - Returns: The part that the devices of this platform and language share.
+    /// - Throws: `RenderingError` if such a device gets no content, or too much.
     func template(
         _ platform: Platform,
         variant: String?,
-        tellsID: Bool,
+        includesPushID: Bool,
         at now: Instant
     ) throws(RenderingError) -> PayloadTemplate {
-        let form = Form(platform: platform, variant: variant, tellsID: tellsID && mayTellID)
+        let form = Form(
+            platform: platform,
+            variant: variant,
+            includesPushID: includesPushID && mayIncludePushID
+        )
         if let known = templates[form] { return try known.get() }
         guard var request else {
             throw .invalid(field: "the push's record", problem: "cannot be read")
         }
-        request.tellsPushID = form.tellsID
+        request.includesPushID = form.includesPushID
         let rendered = Result { () throws(RenderingError) in
             guard let send = request.deviceTemplate else {
                 return try PayloadTemplate.render(
@@ -164,37 +168,37 @@ final class PushContext: @unchecked Sendable {
         keeper?.grew(self, by: bytes)
     }
 
-    /// The payload of one device: what it shares with others, and its own `values`.
+    /// Renders the payload of one device: the shared part, and its own `values`.
     ///
     /// - Parameters:
-    ///   - platform: Whose form it gets.
-    ///   - locale: The device's, as it registered it.
-    ///   - values: What the push's placeholders stand for; `nil`: their fallbacks.
-    ///   - badge: Its installation's, as the push left it.
-    ///   - tellsID: Whether its app wants devices to know the push's id.
+    ///   - platform: The platform of the payload.
+    ///   - locale: The device's registered locale.
+    ///   - values: The values of the push's placeholders; `nil` for their fallbacks.
+    ///   - badge: Its installation's badge, as the push raised it.
+    ///   - includesPushID: Whether its app wants payloads to include the push's id.
     ///   - now: The time.
-    /// - Returns: What is sent, but for the token.
-    /// - Throws: `RenderingError` when there is nothing to send to this device, or too much.
+    /// - Returns: All that is sent, except the token.
+    /// - Throws: `RenderingError` if this device gets no content, or too much.
     func payload(
         _ platform: Platform,
         locale: String? = nil,
         values: JSONObject? = nil,
         badge: Int? = nil,
-        tellsID: Bool,
+        includesPushID: Bool,
         at now: Instant
     ) throws(RenderingError) -> RenderedPayload {
         try template(
             platform,
             variant: variant(for: locale, values),
-            tellsID: tellsID,
+            includesPushID: includesPushID,
             at: now
         ).payload(values: values, badge: badge)
     }
 
-    /// The same on every attempt.
+    /// Returns the notification's id, the same on every attempt.
     func notificationID(of target: String) -> String { notificationIDs.id(of: target) }
 
-    /// Writes what the rest of the company hears of a delivery, where it has ended.
+    /// Writes the outcome record of a delivery, if it has ended.
     func writeOutcome(
         of delivery: Delivery,
         _ end: DeliveryEnd,
@@ -226,14 +230,14 @@ final class PushContext: @unchecked Sendable {
     }
 }
 
-/// Who remembers contexts, and weighs them.
-protocol PushContextKeeper: AnyObject {
-    /// What a context has rendered weighs, too.
+/// The cache of contexts, which accounts for their weight.
+protocol PushContextOwner: AnyObject {
+    /// Adds the weight of a template that a context has rendered.
     func grew(_ context: PushContext, by bytes: Int)
 }
 
 extension PushRequest {
-    /// About how many bytes of memory its content takes, by which its payloads are rendered.
+    /// The approximate bytes of memory of the content that its payloads are rendered from.
     fileprivate var contentWeightBytes: Int {
         let natives = [native.apns, native.fcm, native.wns, native.mpns]
         let words = (deviceTemplate?.properties ?? [:]).reduce(0) {

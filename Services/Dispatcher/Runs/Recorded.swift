@@ -28,7 +28,7 @@ extension RecordedRun {
     func willWrite(_ place: Int, remember: (PushContext) -> Void) {}
 }
 
-/// Where runs bring what has ended.
+/// The recorder to which runs add ended places.
 protocol RunRecording: AnyObject, Sendable {
     func add(_ run: any RecordedRun, _ place: Int)
 }
@@ -36,17 +36,17 @@ protocol RunRecording: AnyObject, Sendable {
 /// How recording a place ended.
 enum RecordedEnd: Equatable {
     case recorded(LedgerResult)
-    /// Postgres will never take it.
+    /// Postgres will never accept it.
     case refused(String)
-    /// The session was lost before the write, or the drain is over: its next owner sends again.
+    /// The session was lost before the write, or the drain has ended: its next owner sends again.
     case lost
 }
 
-/// Where outcomes go.
+/// The log to which outcomes are written.
 protocol OutcomeLog: Sendable {
     /// Produces records until each is acknowledged or has failed.
     ///
-    /// - Returns: The errors of those that are not written, by index.
+    /// - Returns: The errors of records that are not written, by index.
     func append(_ block: KafkaRecordBlock) async -> [Int: any Error]
 }
 
@@ -60,9 +60,9 @@ extension KafkaProducer: OutcomeLog {
     }
 }
 
-/// Where the ledger is.
+/// The writer of the ledger.
 protocol LedgerWriting: Sendable {
-    /// As `PushLedger.write`.
+    /// Writes entries like `PushLedger.write`.
     func write(_ entries: [LedgerEntry], session: Int) async throws -> [LedgerResult]
 }
 

@@ -1,52 +1,53 @@
 import PushCore
 import PushStorage
 
-/// When outcomes are produced, and when what Kafka has acknowledged is written. Pure: no clock, no I/O.
+/// Decides when outcomes are produced, and when acknowledged entries are written. Pure: no clock, no
+/// I/O.
 ///
-/// A broker is paid by the request, not by the record: so outcomes leave in blocks, and wait for those
-/// that are about to come. What was acknowledged is written at once if nothing of its kind is being written, else
-/// when that returns: so the slower Postgres is, the more it gets at a time.
+/// A broker's cost is per request, not per record: so outcomes are produced in blocks, and wait for
+/// others that are about to come. Acknowledged entries are written at once if nothing of their kind is
+/// being written, else when that write returns: so the slower Postgres is, the larger the batches are.
 struct RecorderQueue<Item> {
     struct Entry {
         let item: Item
         let kind: LedgerEntry.Kind
-        /// Records for Kafka.
+        /// The number of records for Kafka.
         let outcomes: Int
-        let at: SteadyInstant
+        let at: MonotonicInstant
     }
 
-    /// So many outcomes wait for no more.
+    /// The outcomes at which a block waits for no more.
     static var block: Int { 1000 }
-    /// So long an outcome waits for others, where more are coming.
+    /// The time that an outcome waits for others, if more are coming.
     static var patienceMilliseconds: Int64 { 60 }
     static var maximumProduces: Int { 4 }
     /// Entries of one write.
     static var batch: Int { 500 }
     /// Outcomes of one write, beyond its first entry.
     static var batchOutcomes: Int { 5000 }
-    /// Of a kind, at once: a second one only for a full batch.
+    /// The most writes of a kind at once: a second one only for a full batch.
     static var maximumWrites: Int { 2 }
 
-    /// Not handed to Kafka, in the order in which they came.
+    /// Entries that are not yet produced, in the order in which they came.
     private var ended: [Entry] = []
     private var endedOutcomes = 0
-    /// Acknowledged and not being written, by kind.
+    /// Acknowledged entries that are not being written, by kind.
     private var acknowledged = LedgerEntry.Kind.allCases.map { _ in [Entry]() }
     private(set) var produces = 0
     private var writes = LedgerEntry.Kind.allCases.map { _ in 0 }
 
-    /// Nothing waits, and nothing is under way.
+    /// Whether no entry waits, and nothing is being produced or written.
     var isIdle: Bool {
         ended.isEmpty && produces == 0 && acknowledged.allSatisfy(\.isEmpty)
             && writes.allSatisfy { $0 == 0 }
     }
 
-    /// Something has ended. What has no outcome to tell needs no acknowledgement.
+    /// Adds an ended entry. One without outcomes needs no acknowledgement.
     mutating func add(
         _ item: Item,
         _ kind: LedgerEntry.Kind,
         outcomes: Int,
-        at time: SteadyInstant
+        at time: MonotonicInstant
     ) {
         let entry = Entry(item: item, kind: kind, outcomes: outcomes, at: time)
         guard outcomes > 0 else { return acknowledged([entry]) }
@@ -56,9 +57,9 @@ struct RecorderQueue<Item> {
 
     // MARK: Producing
 
-    /// The block that is to be produced now, until `produced`.
-    /// While `isMoreComing`, as more pushes are about to end, it waits until it is full or old.
-    mutating func nextBlock(at now: SteadyInstant, isMoreComing: Bool) -> [Entry]? {
+    /// Returns the block that is to be produced now, until `produced`. While `isMoreComing`, as more
+    /// pushes are about to end, it waits until it is full or old.
+    mutating func nextBlock(at now: MonotonicInstant, isMoreComing: Bool) -> [Entry]? {
         guard produces < Self.maximumProduces, let first = ended.first,
             !isMoreComing || endedOutcomes >= Self.block
                 || now.milliseconds(since: first.at) >= Self.patienceMilliseconds
@@ -75,23 +76,23 @@ struct RecorderQueue<Item> {
         return block
     }
 
-    /// The time at which a block is due whatever is coming; `nil` if none waits for it.
-    var nextLook: SteadyInstant? {
+    /// The time at which a block is due whatever is coming; `nil` if no entry waits for it.
+    var nextLook: MonotonicInstant? {
         guard produces < Self.maximumProduces else { return nil }
         return ended.first?.at.adding(milliseconds: Self.patienceMilliseconds)
     }
 
-    /// Kafka has the outcomes of these.
+    /// Notes that Kafka has acknowledged the outcomes of these.
     mutating func acknowledged(_ entries: [Entry]) {
         for entry in entries { acknowledged[entry.kind.rawValue].append(entry) }
     }
 
-    /// Nothing more of a block is under way.
+    /// Notes that a block has been produced or has failed.
     mutating func produced() { produces -= 1 }
 
     // MARK: Writing
 
-    /// The batch that is to be written now, all of one kind, until `written`.
+    /// Returns the batch that is to be written now, all of one kind, until `written`.
     mutating func nextBatch() -> [Entry]? {
         for kind in LedgerEntry.Kind.allCases {
             let waiting = acknowledged[kind.rawValue]
@@ -112,12 +113,12 @@ struct RecorderQueue<Item> {
         return nil
     }
 
-    /// A batch of this kind is written, or given up.
+    /// Notes that a batch of this kind is written, or given up.
     mutating func written(_ kind: LedgerEntry.Kind) { writes[kind.rawValue] -= 1 }
 
     // MARK: The end
 
-    /// Takes out all that waits. What is under way stays its driver's.
+    /// Removes all waiting entries. Those being produced or written stay with their caller.
     mutating func removeAll() -> [Entry] {
         defer {
             ended = []

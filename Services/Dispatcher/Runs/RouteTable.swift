@@ -4,22 +4,22 @@ import PushStorage
 
 /// The clients of apps, and the settings that decide how one is used.
 protocol ClientDirectory: AnyObject, Sendable {
-    /// As `CredentialDirectory.isLoaded`.
+    /// Whether the app's credentials are fresh, as `CredentialCache.isLoaded`.
     func isLoaded(_ app: String) -> Bool
-    /// As `CredentialDirectory.client`.
-    func client(for delivery: Delivery, apnsTopic: String?) -> CredentialDirectory.Choice
-    /// As `CredentialDirectory.switchedOff`.
+    /// Returns a delivery's client, as `CredentialCache.client`.
+    func client(for delivery: Delivery, apnsTopic: String?) -> CredentialCache.Choice
+    /// Returns why a provider is switched off, as `CredentialCache.switchedOff`.
     func switchedOff(_ provider: Platform, of app: String) -> String?
-    /// As `CredentialDirectory.tellsPushIDs`.
-    func tellsPushIDs(_ app: String) -> Bool
+    /// Whether payloads include the push's id, as `CredentialCache.includesPushIDs`.
+    func includesPushIDs(_ app: String) -> Bool
 }
 
-extension CredentialDirectory: ClientDirectory {}
+extension CredentialCache: ClientDirectory {}
 
-/// The clients through which the members of one batch leave, and what members of one push share there:
-/// looked up once for those that are alike.
+/// The clients that send the members of one batch, and the values that members of one push share there:
+/// looked up once for members that are alike.
 struct RouteTable {
-    /// The members that leave through one client. A reference, as each member adds to it.
+    /// The members that one client sends. A class, as each member is added to it.
     final class Route {
         let client: any ProviderClient
         let health: ClientHealth
@@ -44,7 +44,7 @@ struct RouteTable {
         }
     }
 
-    /// Why nothing leaves, for members of one kind.
+    /// The reason why members of one kind are not sent.
     enum Obstacle: Error {
         /// The app's credentials must be read again.
         case unready
@@ -52,7 +52,7 @@ struct RouteTable {
         case failure(reason: String)
     }
 
-    /// Where members of one app, platform, environment and topic leave.
+    /// The route of members of one app, platform, environment and topic.
     private struct Exit {
         let app: String
         let platform: Platform
@@ -73,7 +73,7 @@ struct RouteTable {
         let apnsTopic: String?
         let variant: String?
         var route: Result<(Route, PayloadTemplate), Obstacle>
-        /// The payload, where all get the same.
+        /// The payload, if all get the same.
         var shared: RenderedPayload?
 
         func takes(_ delivery: Delivery, _ apnsTopic: String?, _ variant: String?) -> Bool {
@@ -90,20 +90,20 @@ struct RouteTable {
     private var ways: [Way] = []
     private var lastExit = 0
     private var lastWay = 0
-    /// The push whose `ways` these are.
+    /// The push that `ways` belongs to.
     private var context: PushContext?
 
     /// - Parameters:
     ///   - credentials: The source of clients.
-    ///   - room: The number of members, at most.
-    ///   - now: The time, for templates that have an end.
+    ///   - room: The most members.
+    ///   - now: The time, for templates that expire.
     init(_ credentials: any ClientDirectory, room: Int, at now: Instant) {
         self.credentials = credentials
         self.room = room
         self.now = now
     }
 
-    /// The route of a member, and what it gets.
+    /// Returns the route of a member, and its payload.
     mutating func find(
         _ delivery: Delivery,
         of context: PushContext,
@@ -156,7 +156,7 @@ struct RouteTable {
                 let template = try context.template(
                     delivery.device.provider,
                     variant: variant,
-                    tellsID: credentials.tellsPushIDs(delivery.app),
+                    includesPushID: credentials.includesPushIDs(delivery.app),
                     at: now
                 )
                 way.route = .success((route, template))
@@ -198,13 +198,13 @@ struct RouteTable {
         _ topic: String?,
         _ health: ClientHealth
     ) -> Result<Route, Obstacle> {
-        // What waited may outlast what was known of its app: a lost connection to Postgres may have
-        // lost the NOTIFY of a change.
+        // A member may have waited longer than the cache entry of its app is fresh: a lost connection
+        // to Postgres may have lost the NOTIFY of a change.
         guard credentials.isLoaded(delivery.app) else { return .failure(.unready) }
         switch credentials.client(for: delivery, apnsTopic: topic) {
         case .misconfigured(let reason): return .failure(.failure(reason: reason))
         case .client(let client):
-            // Several topics may be one client's.
+            // Several topics may have the same client.
             if let known = routes.first(where: { $0.client === client }) { return .success(known) }
             let route = Route(client, health, delivery.device.provider, room: room)
             routes.append(route)

@@ -3,8 +3,8 @@ import PushCore
 import PushEvents
 import PushStorage
 
-/// Rows of `deliveries` that this session owns: those of a claim, or planned just now. Each is recorded
-/// as soon as it has ended, and waits for no other.
+/// Rows of `deliveries` that this session owns: of a claim, or planned just now. Each is recorded as
+/// soon as it has ended, and waits for no other.
 ///
 /// Confined to the loop.
 final class RowRun: Run, @unchecked Sendable {
@@ -33,8 +33,7 @@ final class RowRun: Run, @unchecked Sendable {
         rows.append(Row(member: member, context: context, health: health))
     }
 
-    /// Records a member of another run that has become a row and has ended, with the use of the slot that
-    /// it holds.
+    /// Records a member of another run that has become a row and has ended, with the use of its slot.
     static func record(
         _ member: ShardMember,
         _ end: DeliveryEnd,
@@ -111,7 +110,7 @@ final class RowRun: Run, @unchecked Sendable {
         if case .recorded = end {
             services.meters.settled(ended, at: row.member.delivery.device.provider)
         }
-        // What goes back has left before: this process may have claimed it again by now.
+        // A released row has left before: this process may have claimed it again by now.
         if services.session.isCurrent(session), ended.outcome != nil {
             services.inHand.leave(row.member.delivery.key)
         }
@@ -120,6 +119,6 @@ final class RowRun: Run, @unchecked Sendable {
 }
 
 extension ShardMember {
-    /// The use of the slot that it needs where it is sent by itself.
+    /// The use of its slot if it is sent by itself.
     var use: FlightBudget.Use { FlightBudget.Use(Lane(rawValue: delivery.lane) ?? .broadcast) }
 }

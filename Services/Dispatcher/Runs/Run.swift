@@ -6,13 +6,13 @@ import PushStorage
 ///
 /// Confined to the loop.
 protocol Run: RecordedRun {
-    /// The session is lost: answers are dropped.
+    /// Whether the session is lost: answers are dropped.
     var isDropped: Bool { get }
-    /// `nil` if the member is not sent any more.
+    /// Returns the member; `nil` if it is not sent any more.
     func member(at position: Int) -> ShardMember?
-    /// The context of a member that is sent.
+    /// Returns the context of a member that is sent.
     func context(at position: Int) -> PushContext
-    /// The health of a member's provider.
+    /// Returns the health of a member's provider.
     func health(at position: Int) -> ClientHealth
     /// Notes that a member holds a slot of the flight budget.
     func admitted(_ position: Int)
@@ -20,7 +20,7 @@ protocol Run: RecordedRun {
     func ended(_ position: Int, _ end: DeliveryEnd)
     /// Frees the slot of a member that was answered after its run was dropped.
     func release(_ position: Int)
-    /// Notes that members have come to the end of a stage.
+    /// Notes that members have reached the end of a stage.
     func reached(
         _ stage: EventStages.Stage,
         _ positions: [Int],
@@ -36,10 +36,12 @@ extension Run {
     ) {}
 }
 
-/// A run whose members are sent in order: one that must wait holds up those behind it.
+/// A run whose members are sent in order: one that must wait holds up the members behind it.
 protocol OrderedRun: Run {
+    /// The use of its members' slots.
+    var use: FlightBudget.Use { get }
     func health(of platform: Platform) -> ClientHealth
-    /// The first member of another platform or environment that was read behind a position.
+    /// Returns the first member of another platform or environment that was read behind a position.
     func other(than device: DeviceTarget, behind position: Int) -> Int?
 }
 
@@ -57,6 +59,6 @@ struct RunServices {
     let session: WorkSession
     let room: FlightRoom
     let inHand: WorkInHand
-    let meters: DeliveryMeters
+    let meters: DeliveryMetrics
     let recorder: any RunRecording
 }

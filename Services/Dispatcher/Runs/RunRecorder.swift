@@ -5,12 +5,13 @@ import PushCore
 import PushEvents
 import PushStorage
 import ServiceKit
+import Storage
 
-/// Records what has ended, of all runs: outcomes are produced and acknowledged first, then written with
-/// the counters of their pushes (promise 4). When that is, `RecorderQueue` says.
+/// Records the ended places of all runs: outcomes are produced and acknowledged first, then written
+/// with the counters of their pushes (promise 4). `RecorderQueue` decides when.
 ///
-/// Authority: what has ended here, until it is on the ledger or the session is lost. The session is asked
-/// before each produce and each write; of a lost one nothing is written.
+/// Authority: the places that have ended here, until they are in the ledger or the session is lost. The
+/// session is checked before each produce and each write; for a lost one nothing is written.
 ///
 /// Confined to the loop.
 final class RunRecorder: RunRecording, @unchecked Sendable {
@@ -29,19 +30,20 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
     private let ledger: any LedgerWriting
     private let session: WorkSession
     private let trouble: Trouble
-    private let meters: DeliveryMeters
+    private let meters: DeliveryMetrics
     private let loop: EventLoop
     private let logger: Log
     private var queue = RecorderQueue<Place>()
     private var timer: LoopTimer?
     private var isWoken = false
-    /// Slots may be free: something was recorded or given up, or what was under way has returned.
+    /// Called when slots may be free: a place was recorded or given up, or a produce or write has
+    /// returned.
     var onFreed: () -> Void = {}
-    /// Hears of a session that the table does not know any more.
+    /// Called with a session that does not exist in the table any more.
     var onLost: (Int) -> Void = { _ in }
-    /// Whether more pushes of the fast path are about to end.
+    /// Returns whether more pushes of the fast path are about to end.
     var isMoreComing: () -> Bool = { false }
-    /// Hears of a push of which something is left, whose context will be asked for.
+    /// Called with the context of a push of which something is left, as it will be needed again.
     var onOpen: (PushContext) -> Void = { _ in }
 
     init(
@@ -50,7 +52,7 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
         ledger: any LedgerWriting,
         session: WorkSession,
         trouble: Trouble,
-        meters: DeliveryMeters,
+        meters: DeliveryMetrics,
         loop: EventLoop,
         logger: Log
     ) {
@@ -64,7 +66,7 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
         self.logger = logger
     }
 
-    /// Nothing waits to be recorded, and nothing is.
+    /// Whether nothing waits to be recorded or is being recorded.
     var isIdle: Bool { queue.isIdle }
 
     func add(_ run: any RecordedRun, _ place: Int) {
@@ -77,13 +79,13 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
         wake()
     }
 
-    /// Nothing that waits is written any more: the session is lost, or the drain is over. What is under
-    /// way is asked when it returns.
+    /// Drops all waiting places: the session is lost, or the drain has ended. Running produces and
+    /// writes check the session when they return.
     func drop() { lose(queue.removeAll()) }
 
     // MARK: Turns
 
-    /// Once for all that ends in a turn.
+    /// Schedules one turn for all that ends in this turn of the loop.
     private func wake() {
         guard !isWoken else { return }
         isWoken = true
@@ -92,7 +94,7 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
 
     private func turn() {
         isWoken = false
-        let now = SteadyInstant.now()
+        let now = MonotonicInstant.now()
         while let block = queue.nextBlock(at: now, isMoreComing: isMoreComing()) {
             Task(executorPreference: loop) { await self.produce(block) }
         }
@@ -124,19 +126,20 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
 
     // MARK: Outcomes
 
-    /// Produces the outcomes of a block until each is acknowledged; only those that failed again.
+    /// Produces the outcomes of a block until each is acknowledged; a retry sends only those that
+    /// failed.
     private func produce(_ entries: [Entry]) async {
         let count = entries.reduce(0) { $0 + $1.outcomes }
         var block = KafkaRecordBlock(topic: topic, count: count, sizeBytes: count * 512)
         var writer = OutcomeWriter()
-        // Whose each record is.
+        // The entry of each record.
         var owners: [Int] = []
         for (place, entry) in entries.enumerated() {
             entry.item.run.writeOutcomes(of: entry.item.index, by: &writer, to: &block)
             owners += repeatElement(place, count: block.count - owners.count)
         }
         var open = Set(entries.indices)
-        var pause = Pause()
+        var pause = ExponentialBackoff()
         while true {
             let lost = open.filter { !isOurs(entries[$0]) }
             if !lost.isEmpty {
@@ -183,8 +186,8 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
             entry.item.run.willWrite(entry.item.index, remember: onOpen)
         }
         var queue = PlanQueue(entries)
-        var pause = Pause()
-        // Refused alone: they wait, and the others do not wait for them.
+        var pause = ExponentialBackoff()
+        // Entries that were refused alone: they wait, and the others do not wait for them.
         var stuck: [Entry] = []
         while let portion = queue.next {
             lose(portion.items.filter { !isOurs($0) })
@@ -200,7 +203,7 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
                 )
                 trouble.clear(kind.trouble)
                 if kind == .pushes { meters.writes.add(ours.count) }
-                pause = Pause()
+                pause = ExponentialBackoff()
                 queue.planned { _ in false }
                 recorded(ours, results)
             } catch let error as StorageError where error.kind == .sessionLost {
@@ -258,7 +261,7 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
         }
         if lost > 0 {
             logger.warning(
-                "deliveries were another's when they were to be written down",
+                "deliveries belong to another session; their outcomes are not recorded",
                 [.count: .integer(lost)]
             )
         }
@@ -267,7 +270,7 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
 }
 
 extension StorageError {
-    /// One entry of a batch is at fault.
+    /// Whether one entry of a batch is at fault.
     fileprivate var isOfOneEntry: Bool {
         switch kind {
         case .conflict, .corrupt: true
@@ -282,7 +285,7 @@ extension LedgerEntry.Kind {
         switch self {
         case .members: "checkpoints cannot be written"
         case .rows: "deliveries cannot be settled"
-        case .pushes: "events cannot be written down"
+        case .pushes: "cannot record events"
         }
     }
 }

@@ -1,7 +1,7 @@
 import EventLoop
 import PushCore
 
-/// Members that wait here for their provider's share. Which of them may, `ProviderBacklog` decides.
+/// Members that wait here for their provider's share. `ProviderBacklog` decides which of them may.
 extension RunSender {
     private static let tick: Duration = .milliseconds(100)
 
@@ -11,7 +11,7 @@ extension RunSender {
     /// Lets a member wait for a slot, or releases it until later.
     func wait(_ position: Int, of run: any Run, _ now: Instant) {
         guard let member = run.member(at: position) else { return }
-        let (health, time) = (run.health(at: position), SteadyInstant.now().milliseconds)
+        let (health, time) = (run.health(at: position), MonotonicInstant.now().milliseconds)
         guard member.use == .direct, health.backlog.admits(at: time),
             room.budget.admitWaiting(health.client)
         else {
@@ -26,7 +26,7 @@ extension RunSender {
         now.adding(milliseconds: health.backlog.delay(at: time))
     }
 
-    /// Sends those for which there is room by now.
+    /// Sends the waiting members that have room by now.
     func sendReady() {
         guard !waited.isEmpty else { return }
         var ready: [(run: any Run, positions: [Int])] = []
@@ -55,7 +55,7 @@ extension RunSender {
 
     private func turn() {
         timer = nil
-        let (time, now) = (SteadyInstant.now().milliseconds, clock.now())
+        let (time, now) = (MonotonicInstant.now().milliseconds, clock.now())
         for health in waited {
             let overdue = health.backlog.takeOverdue(at: time)
             room.budget.releaseWaiting(health.client, overdue.count)
@@ -69,13 +69,13 @@ extension RunSender {
         if !waited.isEmpty { setTimer() }
     }
 
-    /// Releases all that wait for another process: a stop sends nothing more.
+    /// Releases all waiting members to other processes: a stop sends nothing more.
     func releaseWaiting() {
         let now = clock.now()
         for waiting in takeWaiting() { release(waiting.position, of: waiting.run, at: now, now) }
     }
 
-    /// Forgets all that wait: their session is lost.
+    /// Drops all waiting members: their session is lost.
     func dropWaiting() { _ = takeWaiting() }
 
     private func takeWaiting() -> [WaitingMember] {

@@ -5,23 +5,22 @@ import PushCore
 import PushProviders
 import PushStorage
 
-/// Sends the members of runs, and judges the answers.
+/// Sends the members of runs, and decides their ends by the answers.
 ///
-/// They come in batches, and what a batch shares is looked up once: the client, the payload, the slots of
-/// the flight budget. A shard's members leave in order, and stop where one has to wait. Those of other
-/// runs leave in any order: one that has to wait for its provider's share waits here
-/// (`RunSender+Waiting`), or is due later.
+/// They come in batches, and the shared values of a batch are looked up once: the client, the payload,
+/// the slots of the flight budget. A shard's members are sent in order, and stop at one that has to
+/// wait. Members of other runs are sent in any order: one that has to wait for its provider's share
+/// waits here (`RunSender+Waiting`), or is due later.
 ///
-/// Authority: members from the time they are handed over here until their end, of which their run is
-/// told.
+/// Authority: members from their hand-over until their end, which is reported to their run.
 ///
 /// Confined to the loop.
 final class RunSender: @unchecked Sendable {
-    /// Why a shard's batch was not sent whole.
+    /// The reason why a shard's batch was not sent whole.
     enum Stop: Equatable {
         /// The flight budget, or its provider's share of it, is used up.
         case noRoom
-        /// The provider is not to be sent to before then.
+        /// The provider's circuit breaker is open until then.
         case ill(until: Instant)
         /// The app's credentials must be read again.
         case unready
@@ -33,9 +32,9 @@ final class RunSender: @unchecked Sendable {
     private let policy: OutcomePolicy
     let clock: DatabaseClock
     let loop: EventLoop
-    private let meters: DeliveryMeters
+    private let meters: DeliveryMetrics
     private var random = FastRandom()
-    /// Slots were given back.
+    /// Called when slots are free again.
     var onFreed: () -> Void = {}
     /// Providers for which members wait.
     var waited: [ClientHealth] = []
@@ -47,7 +46,7 @@ final class RunSender: @unchecked Sendable {
         credentials: any ClientDirectory,
         policy: OutcomePolicy,
         clock: DatabaseClock,
-        meters: DeliveryMeters,
+        meters: DeliveryMetrics,
         loop: EventLoop
     ) {
         self.room = room
@@ -64,8 +63,8 @@ final class RunSender: @unchecked Sendable {
     /// Sends the next members of a shard.
     ///
     /// - Parameters:
-    ///   - positions: Taken from its window, in order.
-    ///   - run: The shard's.
+    ///   - positions: The positions, taken from its window, in order.
+    ///   - run: The shard's run.
     /// - Returns: The number that need not be offered again, and why not all of them.
     func send(_ positions: Range<Int>, of run: any OrderedRun) -> (done: Int, stop: Stop?) {
         let now = clock.now()
@@ -79,6 +78,7 @@ final class RunSender: @unchecked Sendable {
             let platform = member.delivery.device.provider.ordinal
             if slots[platform] == 0 {
                 slots[platform] = room.budget.admitBatch(
+                    run.use,
                     health.client,
                     atMost: positions.upperBound - position
                 )
@@ -109,7 +109,7 @@ final class RunSender: @unchecked Sendable {
         }
         for platform in Platform.allCases where slots[platform.ordinal] > 0 {
             let client = run.health(of: platform).client
-            room.budget.release(.shards, client, slots[platform.ordinal])
+            room.budget.release(run.use, client, slots[platform.ordinal])
         }
         let done = position - positions.lowerBound
         meters.membersSent.add(table.routes.reduce(0) { $0 + $1.positions.count })
@@ -121,7 +121,7 @@ final class RunSender: @unchecked Sendable {
     func free(_ slots: [Int], of run: any OrderedRun) {
         for platform in Platform.allCases where slots[platform.ordinal] > 0 {
             let client = run.health(of: platform).client
-            room.budget.release(.shards, client, slots[platform.ordinal])
+            room.budget.release(run.use, client, slots[platform.ordinal])
         }
         if slots.contains(where: { $0 > 0 }) { onFreed() }
     }
@@ -131,12 +131,12 @@ final class RunSender: @unchecked Sendable {
     /// Sends members that are sent by themselves, of rows and of inline runs.
     ///
     /// - Parameters:
-    ///   - positions: None of which was sent.
-    ///   - run: Not a shard's.
-    ///   - keepsPace: Whether a push with a pace releases what goes beyond it until later. What is
-    ///     tried again has been spread by its backoff.
+    ///   - positions: Members that are not sent yet.
+    ///   - run: A run that is not a shard's.
+    ///   - keepsPace: Whether a push with a pace releases the members beyond it until later. Retries
+    ///     have been spread by their backoff.
     func send(_ positions: Range<Int>, of run: any Run, keepsPace: Bool = false) {
-        let (now, time) = (clock.now(), SteadyInstant.now().milliseconds)
+        let (now, time) = (clock.now(), MonotonicInstant.now().milliseconds)
         var ready: [Int] = []
         ready.reserveCapacity(positions.count)
         for position in positions {
@@ -156,7 +156,7 @@ final class RunSender: @unchecked Sendable {
             }
         }
         send(ready, of: run, now)
-        // Slots may have been free behind what waits.
+        // There may have been free slots for members that wait.
         sendReady()
     }
 
@@ -180,7 +180,10 @@ final class RunSender: @unchecked Sendable {
             }
         }
         for route in table.routes {
-            route.health.backlog.sent(route.positions.count, at: SteadyInstant.now().milliseconds)
+            route.health.backlog.sent(
+                route.positions.count,
+                at: MonotonicInstant.now().milliseconds
+            )
         }
         handOver(table, of: run, isShard: false)
     }
@@ -210,10 +213,10 @@ final class RunSender: @unchecked Sendable {
         case ended(DeliveryEnd)
         case unready
         /// Its provider's circuit breaker is open, from a moment on for so many milliseconds.
-        case ill(SteadyInstant, Int64)
+        case ill(MonotonicInstant, Int64)
     }
 
-    /// Adds a member to its route, or says why it does not leave.
+    /// Adds a member to its route, or returns why it is not sent.
     private func prepare(
         _ member: ShardMember,
         at position: Int,
@@ -236,7 +239,7 @@ final class RunSender: @unchecked Sendable {
             let (route, payload, overwrites) = try table.find(delivery, of: context, health)
             let environment = delivery.device.environment
             if health.breakers[environment].isOpen {
-                let steady = SteadyInstant.now()
+                let steady = MonotonicInstant.now()
                 if case .later(let time) = health.breakers[environment].admit(now: steady) {
                     return .ill(steady, time.milliseconds(since: steady))
                 }
@@ -290,7 +293,7 @@ final class RunSender: @unchecked Sendable {
 
     // MARK: Answers
 
-    /// One answer of a provider, or its absence.
+    /// Handles one answer of a provider, or its absence.
     private func answered(
         _ position: Int,
         of run: any Run,
@@ -302,7 +305,7 @@ final class RunSender: @unchecked Sendable {
         since started: ContinuousClock.Instant
     ) {
         if !isShard { health.backlog.answered() }
-        // What is answered after the drain goes back with the session, uncounted.
+        // A member that is answered after the drain is released with the session, uncounted.
         if session.hasEnded { return meters.inFlight.add(-1) }
         let answeredAt = ContinuousClock.now
         meters.answered(platform, answer.outcome, started.duration(to: answeredAt))

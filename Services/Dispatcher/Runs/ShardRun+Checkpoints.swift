@@ -6,7 +6,7 @@ import PushEvents
 import PushStorage
 import ServiceKit
 
-/// Writing down what became of the members, and the end.
+/// Recording the members, and the end.
 extension ShardRun {
     // MARK: Checkpoints
 
@@ -63,7 +63,7 @@ extension ShardRun {
             end,
             context,
             health(of: member.delivery.device.provider),
-            slot: .shards,
+            slot: use,
             session: session,
             engine.services
         )
@@ -71,7 +71,7 @@ extension ShardRun {
 
     // MARK: The end
 
-    /// Sends nothing more, and gives the shard back.
+    /// Sends nothing more, and releases the shard.
     func close(dueAt: Instant?) {
         guard case .working = phase else { return }
         phase = .closing(dueAt: dueAt, until: .now + Self.closingWait)
@@ -95,7 +95,7 @@ extension ShardRun {
     }
 
     func release(_ dueAt: Instant?) async {
-        var pause = Pause()
+        var pause = ExponentialBackoff()
         while !isOver, !engine.session.hasEnded {
             do {
                 try await environment.database.shards.release(
@@ -135,7 +135,7 @@ extension ShardRun {
     }
 }
 
-/// A checkpoint of it, its only place. One without records only asks how the push stands.
+/// The current checkpoint as the run's only place. One without records only reads the push's status.
 extension ShardRun {
     var kind: LedgerEntry.Kind { .members }
 

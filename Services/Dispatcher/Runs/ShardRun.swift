@@ -3,40 +3,41 @@ import Observability
 import PushCore
 import PushStorage
 import ServiceKit
+import Storage
 
-/// Works on one shard: reads its members ahead, sends them through the engine, and checkpoints what
-/// became of them.
+/// Works on one shard: reads its members ahead, sends them through the engine, and checkpoints their
+/// ends.
 ///
-/// Authority: the shard's members from its cursor on, while the session that claimed it lasts. What
-/// is in flight, what has ended and what may be sent is `ShardWindow`'s to say; this drives it, at
-/// the end of each turn of the loop in which something happened, and every 50 ms for what is due by
-/// time. The next page is read and the last checkpoint is written while members go on being sent. Of a
-/// cancelled push nobody is sent to, and all else is the same.
+/// Authority: the shard's members from its cursor on, while the session that claimed it lasts.
+/// `ShardWindow` decides which are in flight, have ended and may be sent; this drives it, at the end of
+/// each turn of the loop in which something happened, and every 50 ms for what is due by time. The next
+/// page is read and the last checkpoint is written while sending continues. Members of a cancelled push
+/// are not sent, and all else is the same.
 ///
-/// States: working → closing (nothing is sent any more; what was sent is recorded, and the shard goes
-/// back) → over. A shard is closed when its provider is ill, when nothing moves, when its push was
-/// cancelled, and by a stop. A lost session drops it from any state, without a word.
+/// States: working → closing (nothing is sent any more; what was sent is recorded, and the shard is
+/// released) → over. A shard is closed when its provider is failing, when nothing moves, when its push
+/// was cancelled, and by a stop. A lost session drops it from any state, without a write.
 ///
 /// Confined to the loop.
 final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
     typealias Window = ShardWindow<ShardMember, DeliveryEnd>
 
-    /// What all runs of a process share.
+    /// The values that all runs of a process share.
     struct Environment {
         let engine: DeliveryEngine
         let database: PushDatabase
         let loop: EventLoop
         let log: Log
         let checkpointEvery: Int
-        /// Of what may be in flight, how much is meant for one shard.
+        /// The part of the flight budget that is meant for one shard.
         let inFlightShare: Int
-        /// Called when a run is over, after it has left the engine.
+        /// Called when a run has ended, after it has left the engine.
         let onEnd: (ShardRun) -> Void
     }
 
     enum Phase {
         case working
-        /// `until`: what is in flight then becomes rows.
+        /// `until`: the time from which members in flight become rows.
         case closing(dueAt: Instant?, until: ContinuousClock.Instant)
         case releasing
         case over
@@ -47,13 +48,13 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
     /// Members sent at a time, so that the shards of a process take turns.
     private static let batchLimit = 512
     private static let tick: Duration = .milliseconds(50)
-    /// What there is to record waits no longer.
+    /// The longest time that an ended member waits to be recorded.
     static let checkpointWait: Duration = .milliseconds(250)
-    /// A member in flight becomes a row when it has held the checkpoint up for so long.
+    /// How long a member in flight may hold the checkpoint up before it becomes a row.
     static let stragglerWait: Duration = .seconds(1)
-    /// Nothing was answered or sent for so long, and there is more to send: others get their turn.
+    /// How long nothing may be answered or sent, with more to send, before other shards get a turn.
     private static let stallWait: Duration = .seconds(3)
-    /// How long what is in flight is waited for when a shard is given back.
+    /// How long members in flight are waited for before the shard is released.
     static let closingWait: Duration = .milliseconds(500)
 
     let shard: ClaimedShard
@@ -70,7 +71,7 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
         repeating: nil,
         count: Platform.allCases.count
     )
-    /// Slots given back since the last turn, by platform.
+    /// Slots freed since the last turn, by platform.
     var freed = Array(repeating: 0, count: Platform.allCases.count)
     private var readTo: String?
     private var isReading = false
@@ -79,14 +80,14 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
     private var isWoken = false
     var hasProgress = false
     var wantsCheckpoint = false
-    /// One at a time, be it with records or without.
+    /// One checkpoint at a time, with records or without.
     var isWriting = false
-    /// The one with records.
+    /// The checkpoint with records.
     var writing: Window.Checkpoint?
     var timer: LoopTimer?
     let begun = ContinuousClock.now
     var lastCheckpoint = ContinuousClock.now
-    /// When something was answered or sent last.
+    /// The time at which something was last answered or sent.
     var lastProgress = ContinuousClock.now
 
     init(
@@ -106,13 +107,16 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
         readTo = shard.cursor
     }
 
-    /// What was cancelled is told of as fast as it can be.
+    /// Whether it keeps a pace: a cancelled push is suppressed as fast as possible.
     var isPaced: Bool { context.pace != nil && !shard.isCancelled }
+
+    /// Devices that are named one by one use the slots of single ones.
+    var use: FlightBudget.Use { shard.lane == Lane.direct.rawValue ? .direct : .shards }
 
     var engine: DeliveryEngine { environment.engine }
     var loop: EventLoop { environment.loop }
 
-    // MARK: From outside
+    // MARK: Called from outside
 
     func start() {
         environment.log.debug("shard begins", details)
@@ -120,22 +124,22 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
         wake()
     }
 
-    /// Slots of the flight budget are free.
+    /// Resumes sending, as slots of the flight budget are free.
     func roomAppeared() {
         if isHungry { wake() }
     }
 
-    /// The push may have been cancelled: the next checkpoint tells.
+    /// Requests a checkpoint, as the push may have been cancelled: it reads the status.
     func look() {
         wantsCheckpoint = true
         wake()
     }
 
-    /// Sends nothing more, and gives the shard back. What is not answered soon becomes rows, which
-    /// the engine's drain waits for.
+    /// Sends nothing more, and releases the shard. Members that are not answered soon become rows,
+    /// which the engine's drain waits for.
     func stop() { close(dueAt: nil) }
 
-    /// The session is lost: whoever takes the shard begins behind its cursor.
+    /// Drops the shard, as the session is lost: its next owner begins behind its cursor.
     func drop() {
         guard !isDropped, !isOver else { return }
         isDropped = true
@@ -145,7 +149,7 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
         end()
     }
 
-    // MARK: What its sender asks and tells
+    // MARK: Called by the sender
 
     func member(at position: Int) -> ShardMember? { window.member(at: position) }
 
@@ -155,11 +159,11 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
         health(of: window.member(at: position)?.delivery.device.provider ?? .apns)
     }
 
-    /// The window knows who holds a slot.
+    /// The window records which members hold slots.
     func admitted(_ position: Int) {}
 
     func release(_ position: Int) {
-        engine.flight.budget.release(.shards, health(at: position).client)
+        engine.flight.budget.release(use, health(at: position).client)
     }
 
     func health(of platform: Platform) -> ClientHealth {
@@ -169,7 +173,7 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
         return health
     }
 
-    /// The first member of another platform or environment that was read behind a position.
+    /// Returns the first member of another platform or environment that was read behind a position.
     func other(than device: DeviceTarget, behind position: Int) -> Int? {
         window.first(behind: position) {
             $0.delivery.device.provider != device.provider
@@ -191,7 +195,7 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
 
     // MARK: Turns
 
-    /// Once for all that happens in a turn.
+    /// Schedules one pump for all that happens in a turn of the loop.
     func wake() {
         guard !isWoken, !isOver else { return }
         isWoken = true
@@ -233,13 +237,13 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
     }
 
     private func read() async {
-        var pause = Pause()
+        var pause = ExponentialBackoff()
         var trouble = UnreadableShard()
         while !isOver {
             do {
                 let shards = environment.database.shards
                 let read = try await shards.page(shard, after: readTo, limit: Self.pageLimit)
-                // Before anybody of it is sent to: a repeat must find the badges as they are.
+                // Before any of them is sent to: a repeat must find the badges as they are.
                 let page = try await shards.prepare(session: session, shard, read)
                 readTo = page.members.last?.target ?? readTo
                 window.append(page.members.map(ShardMember.init), isLast: page.isLast)
@@ -286,13 +290,13 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
         if wanted > 0 {
             send(wanted, now)
         } else if window.unsent == 0 {
-            // Waiting for a page, or for the end, is no standstill.
+            // Waiting for a page, or for the end, does not count as a stall.
             lastProgress = max(lastProgress, now - Self.stragglerWait)
         }
         if case .working = phase, window.unsent > 0, !isWriting,
             now - lastProgress >= Self.stallWait
         {
-            environment.log.debug("shard stands still", details)
+            environment.log.debug("shard paused", details)
             close(dueAt: engine.clock.now().adding(milliseconds: 1000))
         }
     }
@@ -300,9 +304,9 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
     private func send(_ wanted: Int, _ now: ContinuousClock.Instant) {
         var count = wanted
         if isPaced {
-            count = context.pace?.take(wanted, at: SteadyInstant.now().milliseconds) ?? 0
+            count = context.pace?.take(wanted, at: MonotonicInstant.now().milliseconds) ?? 0
             guard count > 0 else {
-                // Waiting for its own pace is no standstill.
+                // Waiting for its own pace does not count as a stall.
                 lastProgress = now
                 return
             }

@@ -4,43 +4,50 @@ import PushCore
 import PushEvents
 import PushStorage
 import ServiceKit
+import Storage
 
-/// Claims shards of broadcasts, as many as `DISPATCH_SHARDS`, and has each of them worked on by a
-/// `ShardRun`. Any replica may take any shard; one that nobody finishes is due again when its owner's
-/// session ends.
+/// Claims shards of one lane, and has each of them worked on by a `ShardRun`: as many as
+/// `DISPATCH_SHARDS` of broadcasts, and 64 of pushes that name their devices, which wait for no
+/// broadcast. Any replica may claim any shard; an unfinished one is due again when its owner's session
+/// ends.
 ///
 /// Authority: none beyond the claim.
 ///
-/// Shutdown: claims nothing more, and waits until its shards have gone back; those that have not
-/// when the time for answers is over are left to the end of the session.
+/// Shutdown: claims nothing more, and waits until its shards are released; shards that are not when the
+/// grace period for answers ends are left to the end of the session.
 actor ShardSender: ServicePart {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor {
         unsafe loop.asUnownedSerialExecutor()
     }
 
-    nonisolated let name = "shards"
+    nonisolated let name: String
     private nonisolated let worker: ClaimWorker
     nonisolated func notReadyReason() -> String? { worker.notReadyReason() }
 
-    /// How late a shard may be noticed where nothing rings.
+    /// The poll interval: how late a shard may be noticed without a wake-up.
     private static let idleWait: Duration = .seconds(1)
+    private static let directLimit = 64
 
     private let database: PushDatabase
-    private let contexts: PushContexts
+    private let contexts: PushContextCache
     private let engine: DeliveryEngine
-    private let bell: Bell
+    private let wakeUp: WakeUp
+    private let lane: Lane
     private let limit: Int
+    /// The most shards of one app: those of a provider that hangs must not take all places.
+    private let limitOfApp: Int
     private let checkpointEvery: Int
     private let inFlightShare: Int
     private let log: Log
+    /// Broadcasts that are worked on.
     private var pushes: [String: PushShare] = [:]
     /// The shards that are worked on.
     private var runs: [ShardRun] = []
-    /// The answer to a claim was lost: there may be shards of ours that nobody works on.
+    /// Whether the reply to a claim was lost: this session may own shards that no run works on.
     private var mayHoldMore = false
 
-    /// What this process does of one push.
+    /// The part of one push that this process sends.
     private struct PushShare {
         let begun = ContinuousClock.now
         var shards = 0
@@ -49,10 +56,11 @@ actor ShardSender: ServicePart {
     }
 
     init(
+        lane: Lane,
         database: PushDatabase,
-        contexts: PushContexts,
+        contexts: PushContextCache,
         engine: DeliveryEngine,
-        bell: Bell,
+        wakeUp: WakeUp,
         configuration: DispatcherConfiguration,
         runtime: ServiceRuntime
     ) {
@@ -60,29 +68,46 @@ actor ShardSender: ServicePart {
         self.database = database
         self.contexts = contexts
         self.engine = engine
-        self.bell = bell
+        self.wakeUp = wakeUp
         worker = ClaimWorker(
             "shards cannot be claimed",
-            wokenBy: bell,
+            wokenBy: wakeUp,
             on: loop,
             log: runtime.log
         )
-        limit = configuration.shards
-        checkpointEvery = configuration.checkpointEvery
-        inFlightShare = configuration.inFlight / configuration.shards
+        self.lane = lane
+        switch lane {
+        case .direct:
+            name = "shards of named devices"
+            limit = Self.directLimit
+            limitOfApp = Self.directLimit / 4
+            // A crash repeats no more of them than of broadcasts.
+            checkpointEvery = max(
+                1,
+                configuration.checkpointEvery * configuration.shards / Self.directLimit
+            )
+            // A shard may be one push of 33 devices, or of 10,000.
+            inFlightShare = configuration.inFlight / 4
+        case .broadcast:
+            name = "shards"
+            limit = configuration.shards
+            limitOfApp = limit
+            checkpointEvery = configuration.checkpointEvery
+            inFlightShare = configuration.inFlight / limit
+        }
         log = runtime.log
     }
 
     func run() async throws {
         await worker.run {
             guard try await claim() == 0 else { return .again }
-            tellOfEnds()
+            logFinishedPushes()
             return .sleep(atMost: try await untilNextDue())
         }
         await handBack()
     }
 
-    /// A push was cancelled: whoever works on it looks at once.
+    /// Has the runs of a cancelled push check its status at once.
     func cancelled(_ pushID: String) async {
         for run in runs where run.shard.pushID == pushID { run.look() }
     }
@@ -93,7 +118,7 @@ actor ShardSender: ServicePart {
     private func claim() async throws -> Int {
         guard let session = engine.session.working else { return 0 }
         let running = runs
-        let room = ShardRoom(
+        let room = ShardCapacity(
             limit: limit,
             running: running.count,
             paced: running.count(where: \.isPaced)
@@ -102,6 +127,7 @@ actor ShardSender: ServicePart {
         if mayHoldMore {
             try await database.shards.releaseAll(
                 session: session,
+                lane: lane,
                 but: running.map(\.shard)
             )
             mayHoldMore = false
@@ -112,15 +138,17 @@ actor ShardSender: ServicePart {
         do {
             claimed = try await database.shards.claim(
                 session: session,
+                lane: lane,
                 limit: room.count,
                 holding: holding,
+                most: limitOfApp,
                 includesPaced: room.includesPaced
             )
         } catch let error as StorageError where error.kind == .sessionLost {
             await engine.abandon(session: session)
             return 0
         } catch {
-            // Whether the claim was committed may not be known.
+            // The claim may have been committed.
             mayHoldMore = true
             throw error
         }
@@ -139,7 +167,7 @@ actor ShardSender: ServicePart {
         return claimed.count
     }
 
-    /// How fast they go is known by how many there are.
+    /// Sets the pace of pushes that are spread over a time, by their numbers of members.
     private func spread(_ contexts: [PushContext]) async throws {
         guard !contexts.isEmpty else { return }
         let members = try await database.shards.members(of: Set(contexts.map(\.pushID)))
@@ -163,6 +191,13 @@ actor ShardSender: ServicePart {
                 self?.assumeIsolated { $0.ended(run) }
             }
         )
+        if lane == .broadcast { tellOfBegin(shard) }
+        runs.append(run)
+        await engine.add(run)
+        run.start()
+    }
+
+    private func tellOfBegin(_ shard: ClaimedShard) {
         if pushes[shard.pushID] == nil {
             log.info(
                 "broadcast begins here",
@@ -171,17 +206,14 @@ actor ShardSender: ServicePart {
         }
         pushes[shard.pushID, default: PushShare()].shards += 1
         pushes[shard.pushID]?.running += 1
-        runs.append(run)
-        await engine.add(run)
-        run.start()
     }
 
     private func untilNextDue() async throws -> Duration {
         guard engine.session.working != nil, runs.count < limit,
-            let due = try await database.shards.nextDue()
+            let due = try await database.shards.nextDue(in: lane)
         else { return Self.idleWait }
         let wait = due.milliseconds - database.clock.now().milliseconds
-        // What is due and could not be claimed is another's in this moment.
+        // A shard that is due and could not be claimed is being claimed by another session.
         return min(Self.idleWait, .milliseconds(max(wait, 100)))
     }
 
@@ -191,11 +223,11 @@ actor ShardSender: ServicePart {
         runs.removeAll { $0 === run }
         pushes[run.shard.pushID]?.running -= 1
         pushes[run.shard.pushID]?.recorded += run.recorded
-        bell.ring()
+        wakeUp.signal()
     }
 
-    /// Nothing more of a push was to be claimed.
-    private func tellOfEnds() {
+    /// Logs the pushes of which no more shards could be claimed.
+    private func logFinishedPushes() {
         for (pushID, share) in pushes where share.running == 0 {
             pushes[pushID] = nil
             log.info(

@@ -1,22 +1,22 @@
-/// The members of one shard between its durable cursor and what was read of it, in the order of
+/// The members of one shard between its durable cursor and the last that was read, in the order of
 /// their object ids. Pure: no clock, no I/O.
 ///
-/// A member is unsent, in flight or ended. A checkpoint records a prefix: what has ended with its
-/// end, and a member that is still in flight as a row of its own, which is settled like any other
-/// row when its answer comes. So the cursor never jumps over a member that nobody would know of.
+/// A member is unsent, in flight or ended. A checkpoint records a prefix: ended members with their end,
+/// and a member that is still in flight as a row of its own, which is settled like any other row when
+/// its answer comes. So the cursor never skips a member that is not recorded.
 ///
-/// The bound of promise 3, to the unit: what a crash repeats is what was sent and is not recorded.
-/// Of a shard at most `checkpointEvery` ended members are in that state without a slot of the flight
-/// budget; every other one holds a slot, whose sum is the budget's. Beyond that no more than `reach`
-/// lie between the cursor and the last one sent.
+/// The bound of promise 3, to the unit: a crash repeats the members that were sent and are not
+/// recorded. Of a shard at most `checkpointEvery` ended members are in that state without a slot of the
+/// flight budget; every other one holds a slot, whose sum is the budget's. Beyond that no more than
+/// `reach` lie between the cursor and the last one sent.
 struct ShardWindow<Member, End> {
     private enum State {
         case unsent
         case inFlight
         case ended(End)
-        /// In flight, and being written down as a row.
+        /// Being stored as a row, while it is in flight.
         case leaving
-        /// Answered while it was being written down as a row: a row that ends at once.
+        /// Answered while it was being stored as a row: a row that ends at once.
         case leftWith(End)
     }
 
@@ -27,7 +27,7 @@ struct ShardWindow<Member, End> {
         var holdsSlot = false
     }
 
-    /// What the end of a member changes.
+    /// The effect of a member's end.
     enum Arrival {
         /// It waits here for its checkpoint, and its slot is free.
         case freed
@@ -39,10 +39,10 @@ struct ShardWindow<Member, End> {
         case unknown
     }
 
-    /// How far a checkpoint goes.
+    /// The end of a checkpoint's prefix.
     enum Extent {
-        /// As far as all have ended, and over those in flight that `checkpointEvery` ended ones have
-        /// overtaken.
+        /// As far as all have ended, and beyond members in flight that `checkpointEvery` ended ones
+        /// have overtaken.
         case ended
         /// Up to the last that has ended.
         case answered
@@ -53,23 +53,23 @@ struct ShardWindow<Member, End> {
     struct Checkpoint {
         struct Record {
             let member: Member
-            /// `nil`: it is in flight, and becomes a row.
+            /// `nil` if it is in flight, and becomes a row.
             let end: End?
         }
 
         let records: [Record]
-        /// The last member recorded; `nil` where there is none, so that the cursor stays.
+        /// The last member recorded; `nil` if there is none, so that the cursor stays.
         var last: Member? { records.last?.member }
         let isFinished: Bool
     }
 
-    /// What a checkpoint that is durable has left behind.
+    /// The members affected by a durable checkpoint.
     struct Written {
-        /// Those that gave their slot back, having kept it after their end.
+        /// The members that freed their slots, having held them after their end.
         var freed: [Member] = []
-        /// Those that are rows now and in flight.
+        /// The members that are rows now and in flight.
         var rows: [Member] = []
-        /// Those that are rows now and have ended meanwhile.
+        /// The members that are rows now and have ended in the meantime.
         var endedRows: [(member: Member, end: End)] = []
     }
 
@@ -78,20 +78,20 @@ struct ShardWindow<Member, End> {
     let reach: Int
 
     private var entries: ContiguousArray<Entry> = []
-    /// Where in `entries` the member at `base` is; those before are gone.
+    /// The index in `entries` of the member at `base`; entries before it are done.
     private var head = 0
-    /// The first that is not recorded.
+    /// The first member that is not recorded.
     private(set) var base = 0
-    /// The first that is not sent.
+    /// The first member that is not sent.
     private(set) var next = 0
-    /// The first from `base` on that has not ended.
+    /// The first member from `base` on that has not ended.
     private var firstOpen = 0
     private(set) var inFlight = 0
-    /// Ended, and not recorded.
+    /// Members that have ended and are not recorded.
     private(set) var ended = 0
-    /// Of these, how many do not hold a slot.
+    /// The number of these that do not hold a slot.
     private var slotless = 0
-    /// Up to where the checkpoint that is under way goes, and whether it is the shard's last.
+    /// The end of the checkpoint that is being written, and whether it is the shard's last.
     private var writing: (end: Int, isLast: Bool)?
     /// Members that are rows, by position, until their answers come.
     private var rows: [Int: Member] = [:]
@@ -100,7 +100,7 @@ struct ShardWindow<Member, End> {
 
     /// - Parameters:
     ///   - checkpointEvery: 1 or more.
-    ///   - inFlightShare: How much of what may be in flight is meant for one shard, 0 or more.
+    ///   - inFlightShare: The part of the flight budget that is meant for one shard, 0 or more.
     init(checkpointEvery: Int, inFlightShare: Int) {
         self.checkpointEvery = max(1, checkpointEvery)
         reach = self.checkpointEvery + max(0, inFlightShare)
@@ -112,12 +112,12 @@ struct ShardWindow<Member, End> {
 
     subscript(position: Int) -> Member { entries[index(position)].member }
 
-    /// One that was sent: here still, or a row by now.
+    /// Returns a member that was sent: still here, or a row by now.
     func member(at position: Int) -> Member? {
         position < base ? rows[position] : position < next ? self[position] : nil
     }
 
-    /// The first of those read behind a position of which something holds.
+    /// Returns the first member read behind a position that meets a condition.
     func first(behind position: Int, where holds: (Member) -> Bool) -> Int? {
         ((position + 1)..<max(position + 1, end)).first { holds(self[$0]) }
     }
@@ -130,21 +130,21 @@ struct ShardWindow<Member, End> {
         if isLast { lastIsRead = true }
     }
 
-    /// Read and not sent.
+    /// Members that are read and not sent.
     var unsent: Int { end - next }
 
     var hasReadAll: Bool { lastIsRead }
 
     // MARK: Sending
 
-    /// Sent beyond the durable cursor.
+    /// Members that are sent beyond the durable cursor.
     var beyond: Int { next - base }
 
     /// How many may be sent now.
     var room: Int { max(0, min(unsent, reach - beyond)) }
 
-    /// How many to send at once: none while few would follow those in flight, as a handful at a time
-    /// costs more than it gains.
+    /// Returns how many to send at once: none while few would follow those in flight, as a handful at a
+    /// time costs more than it gains.
     func worthSending(atMost limit: Int) -> Int {
         let wanted = min(room, limit)
         let isWorthIt =
@@ -164,8 +164,7 @@ struct ShardWindow<Member, End> {
         return taken
     }
 
-    /// Those of the last that were taken which were not sent after all; their slots are the
-    /// caller's.
+    /// Puts back members of the last `take` that were not sent after all; the caller frees their slots.
     mutating func putBack(from position: Int) {
         for position in max(position, base)..<next {
             let index = index(position)
@@ -212,22 +211,22 @@ struct ShardWindow<Member, End> {
 
     var isWriting: Bool { writing != nil }
 
-    /// Ended without a gap from the cursor on.
+    /// Members that have ended without a gap from the cursor on.
     var contiguous: Int { firstOpen - base }
 
-    /// Whether all there is has been sent.
+    /// Whether all members have been sent.
     var hasSentAll: Bool { lastIsRead && unsent == 0 }
 
-    /// Whether a checkpoint is due by what there is to record; others are due by time.
+    /// Whether a checkpoint is due by the number of ended members; others are due by time.
     var isCheckpointDue: Bool {
         guard !isWriting, !isFinished else { return false }
         return contiguous * 2 >= checkpointEvery || ended - contiguous >= checkpointEvery
             || (hasSentAll && inFlight == 0)
     }
 
-    /// Begins one; it is under way until `written`, and may be written any number of times.
+    /// Begins a checkpoint; it is open until `written`, and may be written any number of times.
     ///
-    /// - Returns: `nil` where there is nothing to record, or one is under way.
+    /// - Returns: `nil` if there is nothing to record, or a checkpoint is open.
     mutating func beginCheckpoint(_ extent: Extent = .ended) -> Checkpoint? {
         guard !isWriting, !isFinished else { return nil }
         let stop = self.end(of: extent)
@@ -260,7 +259,7 @@ struct ShardWindow<Member, End> {
         case .ended:
             var stop = firstOpen
             var later = ended - contiguous
-            // What comes after a member in flight that has been overtaken by enough.
+            // Includes members behind one in flight that has been overtaken by enough.
             while stop < next {
                 if isEnded(stop) {
                     later -= 1
@@ -277,7 +276,7 @@ struct ShardWindow<Member, End> {
         if case .ended = entries[index(position)].state { true } else { false }
     }
 
-    /// The checkpoint is durable: the cursor moves on.
+    /// Moves the cursor, as the checkpoint is durable.
     mutating func written() -> Written {
         guard let (stop, isLast) = writing else { return Written() }
         var written = Written()
@@ -311,7 +310,7 @@ struct ShardWindow<Member, End> {
 
     // MARK: The end
 
-    /// Members that ended and hold a slot still, for a shard that is given up.
+    /// Returns members that ended and still hold a slot, for a shard that is given up.
     func heldByEnded() -> [Member] {
         entries[head...].filter { entry in
             guard entry.holdsSlot else { return false }

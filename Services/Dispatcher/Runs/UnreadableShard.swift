@@ -1,22 +1,23 @@
-import PushStorage
+import Storage
 
-/// What becomes of a shard whose members cannot be read: a database that is away is waited for, but what it
-/// answers for keeps no place that other shards could have. Pure: no clock, no I/O.
+/// Decides about a shard whose members cannot be read: an unreachable database is waited for, but a
+/// shard with a persistent error does not keep a place that other shards could have. Pure: no clock, no
+/// I/O.
 struct UnreadableShard {
     enum Verdict: Equatable {
         case tryAgain
-        /// The session is another's, and the shard with it.
+        /// The session is lost, and the shard with it.
         case sessionLost
-        /// It goes back, and is tried again later.
+        /// The shard is released, and retried later.
         case giveBack
-        /// Its push was cancelled: the rest is suppressed without being told of, as nobody can say who they
-        /// are.
+        /// Its push was cancelled: the other members are suppressed without outcome records, as they
+        /// cannot be read.
         case end
     }
 
-    /// A page that the database answers for, and that cannot be read, is tried so often.
+    /// The most attempts to read a page that fails with an error that is not retryable.
     static let limit = 5
-    /// Such a shard is tried again after this long; others have its turn meanwhile.
+    /// How long such a shard is released for; other shards have its turn in the meantime.
     static let waitMilliseconds: Int64 = 60_000
 
     private var refusals = 0

@@ -1,7 +1,7 @@
 import PushStorage
 
-/// The rows and the pushes in planning that somebody in this process works on, to tell those apart
-/// that are this session's and nobody works on.
+/// The rows and the pushes in planning that tasks of this process work on, to distinguish them from
+/// strays, which this session owns and no task works on.
 ///
 /// Confined to the loop. No clock, no I/O.
 final class WorkInHand: @unchecked Sendable {
@@ -14,20 +14,19 @@ final class WorkInHand: @unchecked Sendable {
 
     func leave(_ key: DeliveryKey) { rows.remove(key) }
 
-    /// A planner works on this push from now on.
+    /// Notes that a planner works on this push from now on.
     func begins(planning pushID: String) { planning.insert(pushID) }
 
     func ends(planning pushID: String) { planning.remove(pushID) }
 
-    /// The session is lost: its rows are another's.
+    /// Drops all rows, as the session is lost and others own them.
     func drop() {
         rows = []
         strayRows = StraySearch()
         strayPlans = StraySearch()
     }
 
-    /// A row may be ours without anybody working on it: the answer to the transaction that made it
-    /// ours was lost.
+    /// Requests a search for stray rows: the reply to a transaction that claimed rows was lost.
     func lookForStrays() { strayRows.isWanted = true }
 
     var isLookWanted: Bool { strayRows.isWanted }

@@ -1,18 +1,18 @@
 import PushCore
 
-/// Whether this process may work on what it owns.
+/// Decides whether this process may work on what it owns.
 ///
 /// A dispatcher's session is a row with a lease; its id is the epoch that every write of a delivery
-/// carries. This side counts the lease from the moment before a renewal was asked for, so that it
+/// carries. This side counts the lease from the moment before a renewal was requested, so that it
 /// always ends here before it ends in the table.
 struct SessionLease: Equatable {
     enum Event: Equatable {
-        /// A row was inserted; `asked` is when that was asked for.
-        case opened(id: Int, asked: SteadyInstant)
-        /// The table answered a renewal: whether the row was still there.
-        case renewed(id: Int, isHeld: Bool, asked: SteadyInstant)
+        /// A row was inserted; `asked` is the time of the request.
+        case opened(id: Int, asked: MonotonicInstant)
+        /// The reply to a renewal: whether the row still existed.
+        case renewed(id: Int, isHeld: Bool, asked: MonotonicInstant)
         /// Time has passed.
-        case tick(now: SteadyInstant)
+        case tick(now: MonotonicInstant)
         case closed
     }
 
@@ -20,13 +20,13 @@ struct SessionLease: Equatable {
         case nothing
         /// Start working under this id.
         case begin(id: Int)
-        /// What this id owned is another's now, or soon: drop it, and open a new session.
+        /// Drop what this id owned, as another session owns it now, or soon; and open a new session.
         case abandon(id: Int)
     }
 
     let leaseMilliseconds: Int64
     private(set) var id: Int?
-    private var endsAt = SteadyInstant.earliest
+    private var endsAt = MonotonicInstant.earliest
 
     init(leaseMilliseconds: Int64) {
         self.leaseMilliseconds = leaseMilliseconds

@@ -1,14 +1,14 @@
-/// What is this session's and in nobody's hands, be it rows or pushes in planning: the transaction
-/// that made them ours was committed, and its answer was lost. Pure: no clock, no I/O.
+/// Finds strays, be it rows or pushes in planning, which this session owns and no task works on: their
+/// claim was committed, and its reply was lost. Pure: no clock, no I/O.
 struct StraySearch<Key: Hashable & Sendable>: Sendable {
     /// Whether there is reason to look.
     var isWanted = false
     private var suspects: Set<Key> = []
 
-    /// One look at the table. One counts as a stray when two looks in a row found it in nobody's
-    /// hands: between a commit and its answer that is as it should be.
+    /// Compares the rows that the session owns with those that tasks work on. A row counts as a stray
+    /// when two looks in a row found it without a task: between a commit and its reply that is normal.
     ///
-    /// - Returns: Those to hand back.
+    /// - Returns: The strays to release.
     mutating func look(owned: Set<Key>, inHand: Set<Key>) -> Set<Key> {
         let idle = owned.subtracting(inHand)
         let strays = idle.intersection(suspects)

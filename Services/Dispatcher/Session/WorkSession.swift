@@ -1,20 +1,20 @@
-/// Whether, and under which session, this process works.
+/// Whether this process works, and under which session.
 ///
-/// States: idle without a session, working under one, stopping, over. A lost session is gone for
-/// good; a stop is, too. Whoever works under a session asks here before each step that only its owner
-/// may take.
+/// States: idle without a session, working under one, stopping, over. A lost session does not come
+/// back, and a stop is final. A task that works under a session checks here before each step that only
+/// its owner may take.
 ///
 /// Confined to the loop. No clock of its own, no I/O.
 final class WorkSession: @unchecked Sendable {
     /// The session to write under; `nil` while there is none.
     private(set) var current: Int?
     private(set) var isStopping = false
-    /// When a stop waits for answers no longer.
+    /// The time at which a stop waits for answers no longer.
     private(set) var stopsAt: ContinuousClock.Instant?
-    /// The drain is over: what is answered now is not written down.
+    /// Whether the drain has ended: later answers are not recorded.
     private(set) var hasEnded = false
 
-    /// The session to claim under: none while stopping.
+    /// The session to claim under; `nil` while stopping.
     var working: Int? { isStopping ? nil : current }
 
     func isCurrent(_ session: Int) -> Bool { current == session }
@@ -28,7 +28,7 @@ final class WorkSession: @unchecked Sendable {
         return true
     }
 
-    /// - Returns: Whether this is the first sign of a stop.
+    /// - Returns: Whether this is the first call.
     func stop(at limit: ContinuousClock.Instant) -> Bool {
         guard !isStopping else { return false }
         isStopping = true

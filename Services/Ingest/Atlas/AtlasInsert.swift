@@ -5,13 +5,13 @@ import JSON
 struct AtlasInsert: Sendable {
     let collection: String
     private let body: [UInt8]
-    /// Where the documents stand.
+    /// The ranges of the documents in the body.
     private let places: [Range<Int>]
     let isMany: Bool
 
     var count: Int { places.count }
 
-    /// - Throws: 400 that names the field, 413 for too many documents.
+    /// - Throws: 400 that names the field, 413 if there are too many documents.
     init(_ body: [UInt8], isMany: Bool) throws {
         let fields: Fields
         do {
@@ -19,7 +19,7 @@ struct AtlasInsert: Sendable {
         } catch let error as JSONError {
             throw Self.refused(body, isMany: isMany, after: error) ?? error
         }
-        // They name where it went in Atlas; here the app and the type do.
+        // In Atlas they name the target; here the app and the type do.
         for (name, text) in [
             ("dataSource", fields.dataSource), ("database", fields.database),
             ("collection", fields.collection),
@@ -48,7 +48,7 @@ struct AtlasInsert: Sendable {
         }
     }
 
-    /// Names the document for which the body is rejected, if it is one.
+    /// Returns the error of the document for which the body is rejected; `nil` if no document is at fault.
     private static func refused(
         _ body: [UInt8],
         isMany: Bool,
@@ -78,7 +78,7 @@ struct AtlasInsert: Sendable {
         return nil
     }
 
-    /// - Throws: `RefusedObject` for one that is too large.
+    /// - Throws: `RefusedObject` if the document is too large.
     func document(_ index: Int) throws -> JSONValue {
         let text = body[places[index]]
         if text.count > ObjectLimits.bytes, ObjectText.leastBytes(text) > ObjectLimits.bytes {
@@ -87,13 +87,13 @@ struct AtlasInsert: Sendable {
         return try ObjectText.value(text)
     }
 
-    /// What its object has. Of a name that comes twice the last counts.
+    /// The fields of the body. Of a repeated name the last counts.
     private struct Fields {
         var dataSource: String?
         var database: String?
         var collection: String?
         var document: Range<Int>?
-        /// One more than there may be, at most.
+        /// The ranges of the documents, at most one more than the limit.
         var documents: [Range<Int>]?
 
         init(_ body: [UInt8]) throws {

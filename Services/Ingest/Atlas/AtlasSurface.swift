@@ -1,29 +1,28 @@
 import Cryptography
-import Door
 import EventLoop
+import Gateway
 import HTTPServer
 import JSON
 import JSONSchema
 import Kafka
 import PushCore
 import PushEvents
-import PushStorage
 
-/// Atlas' Data API, as far as it inserts: `insertOne` and `insertMany`. A collection is a type. What is
-/// inserted is kept whole or not at all, as its answer cannot name what was refused.
+/// The insert operations of Atlas' Data API: `insertOne` and `insertMany`. A collection is a type. An insert
+/// is stored whole or not at all, as its response cannot name the refused documents.
 ///
 /// One value a loop.
 struct AtlasSurface: Surface {
     let intake: Intake
 
-    /// Version 1, and the name that it had before.
+    /// Version 1, and its earlier name.
     private static let bases = ["v1", "beta"].map { "/app/:appId/endpoint/data/\($0)/action/" }
 
     private enum Action: String, CaseIterable {
         case insertOne, insertMany
     }
 
-    /// What Atlas offered beside, and nobody may do here.
+    /// The other operations of Atlas, which are refused here.
     private static let others = [
         "find", "findOne", "aggregate", "updateOne", "updateMany", "replaceOne", "deleteOne",
         "deleteMany",
@@ -48,8 +47,24 @@ struct AtlasSurface: Surface {
     }
 
     var routes: [SurfaceRoute] {
-        Action.allCases.flatMap { action in
-            route(action.rawValue) { request, visit in try await take(request, visit, action) }
+        let documents = ["application/json", "application/ejson"]
+        let insert = RouteDescription(
+            "Take in documents as Atlas' Data API does",
+            for: IngestPath.senders,
+            body: .init(types: documents, schema: ["type": "object"]),
+            answers: [
+                .init(
+                    201,
+                    "Kafka has it",
+                    .init(types: documents, schema: .schema(named: "Inserted"))
+                )
+            ],
+            refusal: .json(named: "AtlasError")
+        )
+        return Action.allCases.flatMap { action in
+            route(action.rawValue, insert) { request, visit in
+                try await take(request, visit, action)
+            }
         }
             + Self.others.flatMap { name in
                 route(name) { _, _ in error(.oneWay, code: "MethodNotAllowed") }
@@ -58,11 +73,15 @@ struct AtlasSurface: Surface {
 
     private func route(
         _ name: String,
-        _ handler: @escaping @Sendable (HTTPServerRequest, Visit) async throws -> HTTPServerResponse
+        _ description: RouteDescription? = nil,
+        _ handler:
+            @escaping @Sendable (HTTPServerRequest, RequestContext) async throws ->
+            HTTPServerResponse
     ) -> [SurfaceRoute] {
         let action = Self.bases[0] + name
-        return Self.bases.flatMap { IngestPath.variants($0 + name) }.map { pattern in
-            SurfaceRoute(
+        let described = Self.bases.map { $0 + name }
+        return described.flatMap(IngestPath.variants).map { pattern in
+            let route = SurfaceRoute(
                 .post,
                 pattern,
                 action: pattern == action ? nil : "POST \(action)",
@@ -70,6 +89,8 @@ struct AtlasSurface: Surface {
                 maximumBodyBytes: ObjectLimits.bodyBytes,
                 handler: .anybody(handler)
             )
+            guard let description, described.contains(pattern) else { return route }
+            return route.described(description)
         }
     }
 
@@ -133,11 +154,11 @@ struct AtlasSurface: Surface {
         return response
     }
 
-    // MARK: Taking
+    // MARK: Inserting
 
     private func take(
         _ request: HTTPServerRequest,
-        _ visit: Visit,
+        _ visit: RequestContext,
         _ action: Action
     ) async throws -> HTTPServerResponse {
         let caller = try await admit(request, visit)
@@ -173,9 +194,10 @@ struct AtlasSurface: Surface {
         isExtended && id.utf8.count == 24 ? ["$oid": .string(id)] : .string(id)
     }
 
-    /// By `apiKey`, which is the app key, or what the other ways in take; of the app of the path. The
-    /// page that made Atlas' snippets spelt it `api-key`.
-    private func admit(_ request: HTTPServerRequest, _ visit: Visit) async throws -> Caller {
+    /// Authenticates by `apiKey`, which is the app key, or by the credentials of the other surfaces; the app
+    /// is that of the path. The page that made Atlas' snippets spelt it `api-key`.
+    private func admit(_ request: HTTPServerRequest, _ visit: RequestContext) async throws -> Caller
+    {
         let caller: Caller
         let keys = ["apikey", "api-key"].lazy.compactMap { request.header($0) }
         if let key = keys.first(where: { !$0.isEmpty }) {
@@ -187,7 +209,7 @@ struct AtlasSurface: Surface {
         return caller
     }
 
-    /// - Throws: `RefusedDocument` for the first that cannot be kept.
+    /// - Throws: `RefusedDocument` for the first document that cannot be stored.
     private func check(
         _ insert: AtlasInsert,
         _ type: KnownType,
@@ -208,7 +230,7 @@ struct AtlasSurface: Surface {
         var ids: [String] = []
         let reader = ObjectReader(type: type, checker: SchemaChecker(), isExtended: isExtended)
         for index in 0..<insert.count {
-            try await work.breathe()
+            try await work.yieldIfDue()
             do {
                 let (id, kept) = try reader.read(try insert.document(index)) {
                     ObjectID.make(at: .now(), random: .random(in: 0...UInt64.max))

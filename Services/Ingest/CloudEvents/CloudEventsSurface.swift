@@ -1,18 +1,16 @@
-import Door
 import EventLoop
+import Gateway
 import HTTPServer
 import JSON
 import JSONSchema
 import Kafka
 import PushCore
 import PushEvents
-import PushStorage
 
 /// CloudEvents 1.0 over HTTP, at `/events`: binary, structured and batched, with the handshake of
 /// webhooks. An event's `type` is a declared type, its `data` the object.
 ///
-/// Success is 204. Of a batch the events that can be stored are stored, and 400 names the others. One
-/// value a loop.
+/// Success is 204. The valid events of a batch are stored, and a 400 names the others. One value a loop.
 struct CloudEventsSurface: Surface {
     let intake: Intake
 
@@ -22,29 +20,35 @@ struct CloudEventsSurface: Surface {
         IngestPath.plain(request.path) == Self.path
     }
 
-    /// What browsers ask first is answered with what webhooks ask: both by OPTIONS.
+    /// A preflight request of a browser and the handshake of a webhook get the same response: both are
+    /// OPTIONS.
     var cors: CORS? {
         CORS([], methods: "POST", headers: IngestPath.allowedHeaders, exposed: "Retry-After")
     }
 
     var routes: [SurfaceRoute] {
-        IngestPath.variants(Self.path).flatMap { pattern in
-            [
-                SurfaceRoute(
-                    .post,
-                    pattern,
-                    action: pattern == Self.path ? nil : "POST \(Self.path)",
-                    maximumBodyBytes: ObjectLimits.bodyBytes,
-                    handler: .anybody(take)
+        IngestPath.routes(
+            Self.path,
+            maximumBodyBytes: ObjectLimits.bodyBytes,
+            RouteDescription(
+                "Take in CloudEvents: binary, structured or batched",
+                for: IngestPath.senders,
+                body: .init(
+                    "application/cloudevents+json",
+                    "application/cloudevents-batch+json"
                 ),
+                answers: [.init(204, "Kafka has it")]
+            ),
+            take
+        )
+            + IngestPath.variants(Self.path).map { pattern in
                 SurfaceRoute(
                     .options,
                     pattern,
                     action: pattern == Self.path ? nil : "OPTIONS \(Self.path)",
                     handler: .anybody { request, _ in Self.handshake(request) }
-                ),
-            ]
-        }
+                )
+            }
     }
 
     func refusal(beforeBodyOf request: HTTPServerRequest) -> HTTPProblem? {
@@ -59,7 +63,8 @@ struct CloudEventsSurface: Surface {
         return HTTPProblem(ofIntake: error).map(HTTPServerResponse.problem)
     }
 
-    /// Whoever asks may send, at any rate: keys and quotas say the rest.
+    /// Answers the handshake of a webhook: any sender is allowed, at any rate; keys and quotas set the
+    /// limits.
     private static func handshake(_ request: HTTPServerRequest) -> HTTPServerResponse {
         var headers: HTTPHeaders = [
             "Allow": IngestPath.allowed,
@@ -74,11 +79,11 @@ struct CloudEventsSurface: Surface {
         return HTTPServerResponse(status: 200, headers: headers)
     }
 
-    // MARK: Taking
+    // MARK: Accepting
 
     private func take(
         _ request: HTTPServerRequest,
-        _ visit: Visit
+        _ visit: RequestContext
     ) async throws -> HTTPServerResponse {
         let caller = try await visit.admit(key: request)
         let mode = try EventBatch.mode(of: request)
@@ -100,7 +105,7 @@ struct CloudEventsSurface: Surface {
         return answer.response
     }
 
-    /// Sorts the events that can be stored from those that cannot.
+    /// Separates the events that can be stored from those that cannot.
     private func check(
         _ batch: EventBatch,
         _ request: HTTPServerRequest,
@@ -114,7 +119,7 @@ struct CloudEventsSurface: Surface {
         var (batch, write) = (batch, IntakeWrite())
         let (now, checker) = (Instant.now(), SchemaChecker())
         for index in 0..<batch.count {
-            try await work.breathe()
+            try await work.yieldIfDue()
             let event: IncomingEvent
             do throws(RefusedObject) {
                 event = try batch.event(index, of: request)
@@ -162,7 +167,7 @@ struct CloudEventsSurface: Surface {
     }
 }
 
-/// Says which events of a request are stored, and why the others are not.
+/// The response to a request: which of its events are stored, and why the others are not.
 struct EventsAnswer: Sendable {
     private var objects = NativeAnswer()
     private var areTypesUnknown = false
@@ -170,7 +175,7 @@ struct EventsAnswer: Sendable {
 
     var byteCount: Int { objects.byteCount }
 
-    /// - Returns: Whether it is the first of its id in this request.
+    /// - Returns: Whether the event is the first with its id in this request.
     mutating func accept(_ id: String) -> Bool { objects.accept(id) }
 
     mutating func refuse(_ object: RefusedObject, at index: Int) {
@@ -186,8 +191,8 @@ struct EventsAnswer: Sendable {
         )
     }
 
-    /// 204 if all are stored. Else 400, or 404 if unknown types are all that is wrong, with the lists
-    /// of the native answer.
+    /// 204 if all events are stored. Else 400, or 404 if unknown types are the only error, with the lists of
+    /// the native response.
     var response: HTTPServerResponse {
         guard areTypesUnknown || areOthersWrong else { return .empty(204) }
         let status = areTypesUnknown && !areOthersWrong ? 404 : 400

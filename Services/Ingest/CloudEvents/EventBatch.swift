@@ -1,26 +1,26 @@
 import HTTPServer
 import JSON
 
-/// The events of one request, as they stand in its body. Each becomes a value when it is asked for, and
-/// only for as long.
+/// The events of one request, as ranges of its body. Each is parsed on access and not cached.
 struct EventBatch: Sendable {
     enum Mode: Sendable { case binary, structured, batched }
 
     private let mode: Mode
     private let body: [UInt8]
-    /// Where they stand; of a binary one the body is the data.
+    /// The ranges of the events; of a binary event the body is the data.
     private let places: [Range<Int>]
-    /// Whether the events were found without reading them, because one cannot be read.
+    /// Whether the events were found without being parsed, because one of them is not valid.
     private var isCut = false
-    /// Of data that are coded within an event, and of events that were not read as a whole, together.
+    /// The values left for encoded data within events and for events that were not parsed as a whole,
+    /// together.
     private var valuesLeft = ObjectLimits.valuesOfBody
 
     var count: Int { places.count }
 
-    /// What attributes take beside the data, at most.
+    /// The most bytes that attributes take beside the data.
     private static let envelopeBytes = 32 << 10
 
-    /// - Throws: 415 for what is no event, or one in another format than JSON.
+    /// - Throws: 415 if it is not an event, or in another format than JSON.
     static func mode(of request: HTTPServerRequest) throws -> Mode {
         let type = request.mediaType
         if type.hasPrefix("application/cloudevents-batch") {
@@ -45,7 +45,7 @@ struct EventBatch: Sendable {
             + " application/cloudevents+json, or several application/cloudevents-batch+json"
     )
 
-    /// - Throws: 400 for a batch that is none, 413 for more than the route takes.
+    /// - Throws: 400 if the batch is invalid, 413 if it has more events than the route allows.
     init(_ body: [UInt8], _ mode: Mode) throws {
         self.body = body
         self.mode = mode
@@ -86,7 +86,7 @@ struct EventBatch: Sendable {
         places = found
     }
 
-    /// One of them; a binary one has the headers of `request`.
+    /// Returns one event; a binary one has its attributes in the headers of `request`.
     mutating func event(
         _ index: Int,
         of request: HTTPServerRequest

@@ -3,31 +3,31 @@ import HTTPServer
 import JSON
 import PushCore
 
-/// An event as CloudEvents 1.0 has it, in whichever mode it came.
+/// An event of CloudEvents 1.0, from any mode.
 struct IncomingEvent: Sendable {
     let id: String
     let source: String
     let type: String
-    /// All attributes as texts, those of extensions among them, in their order.
+    /// All attributes as strings, including extensions, in their order.
     let attributes: [(name: String, value: String)]
     let data: JSONValue
     let isExtended: Bool
 
-    /// `id` where it can name an object; else what follows from `source` and `id`, which name the event.
+    /// The `id` if it can name an object; else an id derived from `source` and `id`, which name the event.
     var objectID: String {
         IngestID.canonical(id)
             ?? IngestID.derived(from: ["cloudevent", source, id], digest: sha256)
     }
 
     private static let maximumAttributeBytes = 1024
-    /// They go along as headers of a record.
+    /// Attributes become headers of a record.
     private static let maximumAttributes = 64
     private static let maximumAttributesBytes = 16 << 10
 
     // MARK: Structured
 
-    /// An event as one JSON object. `valuesLeft` is how many values coded data may have; those that it has
-    /// are taken off.
+    /// Parses an event from one JSON object. `valuesLeft` is the number of values that encoded data may have;
+    /// its values are subtracted.
     init(structured value: JSONValue, valuesLeft: inout Int) throws(RefusedObject) {
         guard let envelope = value.object else {
             throw RefusedObject(pointer: "", reason: "an event must be an object")
@@ -57,7 +57,7 @@ struct IncomingEvent: Sendable {
             else {
                 throw RefusedObject(
                     pointer: "/data_base64",
-                    reason: "must be Base64, and alone: there is data as well, perhaps"
+                    reason: "must be Base64, and excludes data"
                 )
             }
             data = try Self.json(bytes, contentType, at: "/data_base64", maximumValues: valuesLeft)
@@ -70,7 +70,7 @@ struct IncomingEvent: Sendable {
 
     // MARK: Binary
 
-    /// An event whose attributes are headers, and whose data is the body.
+    /// Parses an event whose attributes are headers, and whose data is the body.
     init(binary request: HTTPServerRequest) throws(RefusedObject) {
         var attributes: [(name: String, value: String)] = []
         for field in request.headers {
@@ -85,7 +85,7 @@ struct IncomingEvent: Sendable {
             }
             attributes.append((name, Self.unescaped(field.value)))
         }
-        // Java's HttpURLConnection says this of every body for which no type was set.
+        // Java's HttpURLConnection sends this type for every body without one.
         let named = request.header("content-type") ?? ""
         let contentType = Self.mediaType(named) == "application/x-www-form-urlencoded" ? "" : named
         if !contentType.isEmpty, !attributes.contains(where: { $0.name == "datacontenttype" }) {
@@ -139,10 +139,10 @@ struct IncomingEvent: Sendable {
         {
             throw RefusedObject(pointer: "/time", reason: "must be a time of RFC 3339")
         }
-        // An event may be without data: then its id is all that is stored. PHP's SDK sends `null` for none.
+        // An event may have no data: then only its id is stored. PHP's SDK sends `null` instead.
         let data: JSONValue = data.isNull ? [:] : data
         guard data.object != nil else {
-            throw RefusedObject(pointer: "/data", reason: "must be an object: it is what is kept")
+            throw RefusedObject(pointer: "/data", reason: "must be an object: it is what is stored")
         }
         self.attributes = attributes
         self.data = data
@@ -167,7 +167,7 @@ struct IncomingEvent: Sendable {
         contentType.prefix { $0 != ";" && $0 != " " }.lowercased()
     }
 
-    /// Reads data by what its content type says; none is said by some senders of JSON.
+    /// Parses data by its content type; some senders of JSON state none.
     private static func json(
         _ bytes: [UInt8],
         _ contentType: String,
@@ -200,11 +200,11 @@ struct IncomingEvent: Sendable {
         }
     }
 
-    /// Reads an attribute from a header as the HTTP binding says (3.1.3.2): without the double quotes
-    /// around it and their backslashes, then without percent escapes. A `%` that escapes nothing stays.
+    /// Decodes an attribute from a header by the HTTP binding (3.1.3.2): removes the double quotes around it
+    /// and their backslashes, then the percent escapes. A `%` that escapes nothing stays.
     ///
-    /// A sender that leaves a character beyond ASCII as it is (Go and Java as UTF-8, JavaScript as
-    /// Latin-1) escapes nothing, so such a value is taken as it is.
+    /// A sender that does not escape non-ASCII characters (Go and Java send UTF-8, JavaScript Latin-1)
+    /// escapes nothing, so such a value is not decoded.
     static func unescaped(_ value: String) -> String {
         guard value.utf8.allSatisfy({ $0 < 0x80 }) else { return value }
         var text = Array(value.utf8)

@@ -1,28 +1,28 @@
-import Door
 import EventLoop
+import Gateway
 import HTTPServer
 import Observability
 import PushCore
 
-/// A request whose sender is known: what it holds of memory, and what its app is charged for it.
+/// A request with an authenticated sender: the memory that it holds, and the objects that its app is charged.
 /// Confined to its loop.
 ///
-/// Its app is charged for each object whether it is accepted or refused, and for one where there is none
-/// to be found; for none where the request is to be sent again.
+/// The app is charged for each object, accepted or refused, and for one if no object is found; for none if
+/// the request is to be sent again.
 final class AdmittedRequest {
     let caller: Caller
     private let intake: Intake
     private let share: HeldShare
-    /// Of what its loop reads bodies with.
+    /// The share of the budget from which the loop reads bodies.
     private let body: HeldShare
     private var bodyBytes = 0
     private var charged = 0
 
-    /// What a request takes beside its body: its task and its place in a line.
+    /// The bytes of a request beside its body: its task and its place in a queue.
     private static let ownBytes = 4096
 
-    /// - Throws: `IntakeRefusal.overQuota` where nothing of the app's minute is left, `.unavailable` where
-    ///   there is no room for it beside what its app holds.
+    /// - Throws: `IntakeRefusal.overQuota` if the app's quota is used up, `.unavailable` if there is no
+    ///   capacity for it beside what its app holds.
     init(_ request: HTTPServerRequest, _ intake: Intake, of caller: Caller) throws(IntakeRefusal) {
         self.caller = caller
         self.intake = intake
@@ -49,22 +49,22 @@ final class AdmittedRequest {
         throw .overQuota(retryAfterSeconds: seconds)
     }
 
-    /// The app is charged for nothing of it.
+    /// Charges the app nothing for the request.
     func giveBack() {
         let limit = caller.settings.maximumIngestObjectsPerMinute
         _ = intake.quota.charge(caller.appID, 0, insteadOf: charged, limit: limit)
         charged = 0
     }
 
-    /// What was sent, and what came out of it.
+    /// Holds the body, with the sent bytes and what they were decoded to.
     func holdBody(_ bytes: Int) throws(IntakeRefusal) {
         bodyBytes = bytes
         try hold(bytes, bodyBytes: bytes)
     }
 
-    /// Holds so much, and nothing of what it held.
+    /// Holds so many bytes instead of those held before.
     ///
-    /// - Throws: `IntakeRefusal.unavailable`; the app is charged for nothing then.
+    /// - Throws: `IntakeRefusal.unavailable`; then the app is charged nothing.
     func hold(_ bytes: Int, bodyBytes: Int = 0) throws(IntakeRefusal) {
         do throws(IntakeRefusal) {
             try body.hold(bodyBytes)
@@ -76,7 +76,7 @@ final class AdmittedRequest {
         }
     }
 
-    /// Before objects are worked on: charges for them, and holds what their records will take.
+    /// Charges for objects before they are checked, and holds the bytes of their records.
     ///
     /// - Throws: `IntakeRefusal`.
     func begin(objects: Int, textBytes: Int) throws(IntakeRefusal) {
@@ -85,11 +85,11 @@ final class AdmittedRequest {
         try hold(bodyBytes + records, bodyBytes: bodyBytes)
     }
 
-    /// Waits until it is the app's turn to have its objects worked on.
+    /// Waits for the app's turn to have its objects checked.
     ///
-    /// - Returns: What gives the loop to others between two objects.
-    /// - Throws: `FairTurnsFull`, and the app is charged for nothing then; `CancellationError`, also once
-    ///   no client waits for the response any more.
+    /// - Returns: The turn, which yields the loop between two objects.
+    /// - Throws: `FairTurnsFull`, and then the app is charged nothing; `CancellationError`, also once no
+    ///   client waits for the response any more.
     func beginWork() async throws -> FairWork {
         do {
             try await intake.turns.begin(caller.appID)
@@ -104,18 +104,18 @@ final class AdmittedRequest {
 }
 
 extension Intake {
-    /// Bodies that are longer are read on another thread.
+    /// The length beyond which a body is read on another thread.
     private static let longBytes = 64 << 10
 
-    /// Unpacks a request's body, and has it looked through.
+    /// Decodes a request's body, and scans it.
     ///
     /// - Parameters:
-    ///   - request: Has its body as its sender meant it, then.
-    ///   - admitted: The same, as it is counted.
-    ///   - scan: Looks through the body; makes no values of it.
-    /// - Returns: What `scan` returns.
-    /// - Throws: As `decodeBody` and `scan`; `IntakeRefusal.unavailable`; `CancellationError` once nobody
-    ///   waits for the answer any more.
+    ///   - request: Has its decoded body afterwards.
+    ///   - admitted: The same request, with its charges.
+    ///   - scan: Scans the body without making values of it.
+    /// - Returns: The result of `scan`.
+    /// - Throws: As `decodeBody` and `scan`; `IntakeRefusal.unavailable`; `CancellationError` once no client
+    ///   waits for the response any more.
     func read<Scanned: Sendable>(
         _ request: inout HTTPServerRequest,
         _ admitted: AdmittedRequest,

@@ -2,7 +2,7 @@ import JSON
 import JSONSchema
 import PushCore
 
-/// What the objects of types hold that every app has.
+/// The schemas of the types that every app has.
 enum BuiltInSchemas {
     static func known(_ type: BuiltInIngestType, version: Int) -> KnownType? {
         guard let schema = schemas[type] else { return nil }
@@ -26,7 +26,7 @@ enum BuiltInSchemas {
         }
     }
 
-    /// What makes an item one that is taken: whom it is of, and of `track` what happened.
+    /// Returns the schema that makes an item valid: its user, and for `track` the event.
     private static func segment(required: [JSONValue]) -> JSONValue {
         let someone: JSONValue = ["type": ["string", "integer", "number"], "minLength": 1]
         return [

@@ -5,7 +5,7 @@ import PushCore
 /// `NaN` or too many levels are then that object's error, and its neighbours are stored.
 enum CutBody {
     /// Whether the objects of a body may be found after this error. A body with too many bytes or values
-    /// stays one error: it is too much, however it is cut.
+    /// stays one error: it is too large, however it is cut.
     static func isPossible(after error: JSONError) -> Bool {
         switch error.expected {
         case .fewerBytes, .fewerValues: false
@@ -19,11 +19,11 @@ enum CutBody {
     ///
     /// - Parameters:
     ///   - body: UTF-8, as far as it is valid.
-    ///   - range: Where the array or object stands; `nil`: it is all of the body.
-    ///   - limit: How many elements there may be.
-    ///   - error: Why the body is rejected as a whole.
-    /// - Returns: Where each stands.
-    /// - Throws: `error` if it is no array and no object that ends, or has more elements than `limit`.
+    ///   - range: The range of the array or object; `nil`: the whole body.
+    ///   - limit: The maximum number of elements.
+    ///   - error: The reason for which the body is rejected as a whole.
+    /// - Returns: The range of each element.
+    /// - Throws: `error` if it is not an array or object that ends, or if it has more elements than `limit`.
     static func places(
         _ body: [UInt8],
         in range: Range<Int>? = nil,
@@ -40,12 +40,12 @@ enum CutBody {
         return [whole]
     }
 
-    /// Levels that the pointer to a fault goes down: each reads what is below once more.
+    /// The levels that the pointer to a fault descends: each parses the rest once more.
     private static let levelsOfPointer = 4
-    /// A larger object is not searched, as that takes the loop's time.
+    /// The size beyond which an object is not searched, as that takes the loop's time.
     private static let searchedBytes = 16 << 10
 
-    /// Names an object that cannot be read, and the place in it.
+    /// Returns the error of an object that cannot be parsed, with the place of its fault.
     static func refused(
         _ body: [UInt8],
         _ range: Range<Int>,
@@ -84,7 +84,7 @@ enum CutBody {
         }
     }
 
-    /// The members of an object or the elements of an array.
+    /// Returns the members of an object or the elements of an array.
     private static func parts(
         _ body: [UInt8],
         _ range: Range<Int>

@@ -2,8 +2,8 @@ import Cryptography
 import JSON
 import PushCore
 
-/// Takes the wrappers of MongoDB's extended JSON off: `{"$oid": "…"}` is its text, `{"$numberInt": "2"}`
-/// the number 2, a date the text that RFC 3339 has for it.
+/// Removes the wrappers of MongoDB's extended JSON: `{"$oid": "…"}` becomes its string, `{"$numberInt": "2"}`
+/// the number 2, a date an RFC 3339 string.
 enum ExtendedJSON {
     static func plain(_ object: JSONObject) throws(RefusedObject) -> JSONObject {
         var plain: JSONObject = [:]
@@ -31,7 +31,8 @@ enum ExtendedJSON {
             }
             return .array(plain)
         case .object(let members):
-            // Beyond, it is refused for its depth; a wrapper may have two levels more than it leaves.
+            // Beyond this level the object is refused for its depth; a wrapper may have two levels more than
+            // its value.
             guard level <= ObjectLimits.levels + 2 else { return value }
             if members.count <= 2, let (name, inside) = members.first(where: { _ in true }),
                 name.utf8.first == UInt8(ascii: "$")
@@ -56,8 +57,8 @@ enum ExtendedJSON {
         }
     }
 
-    /// The wrappers that are taken off.
-    private static let names: TextSet = TextSet([
+    /// The wrappers that are removed.
+    private static let names: ExactStringSet = ExactStringSet([
         "$oid", "$uuid", "$date", "$timestamp", "$numberInt", "$numberLong", "$numberDouble",
         "$numberDecimal", "$symbol", "$binary",
     ])
@@ -82,7 +83,7 @@ enum ExtendedJSON {
             return IngestID.canonical(text).map(JSONValue.string)
         case "$date": return date(inside)
         case "$timestamp":
-            // Seconds, and a counter within the second that no time has a place for.
+            // Seconds, and a counter within the second, which a time cannot express.
             guard let seconds = inside["t"]?.integer, UInt32(exactly: seconds) != nil,
                 let counter = inside["i"]?.integer, UInt32(exactly: counter) != nil
             else { return nil }
@@ -108,7 +109,7 @@ enum ExtendedJSON {
             && text.utf8.allSatisfy { (48...57).contains($0) || "+-.eE".utf8.contains($0) }
     }
 
-    /// RFC 3339, or milliseconds since 1970 as a number, wrapped or not.
+    /// Converts RFC 3339, or milliseconds since 1970 as a number, wrapped or not.
     private static func date(_ value: JSONValue) -> JSONValue? {
         if let text = value.string { return Instant(iso8601: text) == nil ? nil : .string(text) }
         let milliseconds =
@@ -120,7 +121,7 @@ enum ExtendedJSON {
         return .string(Instant(milliseconds: milliseconds).iso8601)
     }
 
-    /// Bytes as Base64, a UUID (subtype 4) as its text; both the current and the old form.
+    /// Converts bytes to Base64, a UUID (subtype 4) to its string; accepts the current and the old form.
     private static func binary(_ value: JSONValue, _ members: JSONObject) -> JSONValue? {
         let text = value["base64"]?.string ?? value.string
         let kind = value["subType"]?.string ?? members["$type"]?.string

@@ -1,14 +1,13 @@
 import Observability
 
-/// What all requests hold, in bytes, from when it is known whose they are until they are answered, and
-/// how much they may. Usable from anywhere.
+/// The budget of bytes that all requests hold, from their authentication to their response. Thread-safe.
 ///
-/// An app that holds something may hold four times what is free with it. So one app alone leaves a fifth
-/// to the others, and however many apps hold what they may, the next finds some left.
+/// An app that holds something may hold four times the free bytes. So one app alone leaves a fifth to the
+/// others, and however many apps hold their share, the next finds some free.
 final class HeldBytes: Sendable {
-    /// What a record takes beside its key and value: librdkafka's message and headers.
+    /// The bytes of a record beside its key and value: librdkafka's message and headers.
     private static let perRecord = 768
-    /// How many times what is free an app may hold.
+    /// The multiple of the free bytes that an app may hold.
     private static let share = 4
 
     let limit: Int
@@ -25,10 +24,10 @@ final class HeldBytes: Sendable {
         recordBytes + perRecord * records
     }
 
-    /// Has a request of an app hold `count` bytes instead of `held`. One is always let in where nothing
-    /// else is held.
+    /// Makes a request of an app hold `count` bytes instead of `held`. A request is always admitted if
+    /// nothing else is held.
     ///
-    /// - Returns: False where there is no room for as much; then it holds what it held.
+    /// - Returns: False if there is no capacity; then it still holds `held`.
     func change(_ app: String, from held: Int, to count: Int) -> Bool {
         lock.withLock {
             let (others, own) = unsafe (all - held, (byApp[app] ?? 0) - held)
@@ -43,7 +42,7 @@ final class HeldBytes: Sendable {
     }
 }
 
-/// What one request holds of it; it lets go of it at its end. Confined to its loop.
+/// The share of the budget that one request holds, and releases at its end. Confined to its loop.
 final class HeldShare: @unchecked Sendable {
     private let held: HeldBytes
     private let app: String
@@ -56,9 +55,9 @@ final class HeldShare: @unchecked Sendable {
 
     deinit { letGo() }
 
-    /// Holds so much from now on, instead of what it held.
+    /// Holds so many bytes from now on, instead of those held before.
     ///
-    /// - Throws: `IntakeRefusal.unavailable` where there is no room for it.
+    /// - Throws: `IntakeRefusal.unavailable` if there is no capacity.
     func hold(_ count: Int) throws(IntakeRefusal) {
         guard held.change(app, from: bytes, to: count) else { throw .unavailable }
         bytes = count

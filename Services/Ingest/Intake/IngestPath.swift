@@ -1,25 +1,50 @@
+import Gateway
 import HTTPServer
 
-/// Paths of intake, with and without a slash too many: clients that glue an address and a path together
-/// send such, and a redirect would lose what they post.
+/// The paths of intake, with and without a superfluous slash: clients that join an address and a path send
+/// such paths, and a redirect would lose the body.
 enum IngestPath {
-    /// All ways to write a pattern.
+    /// Returns all variants of a pattern.
     static func variants(_ pattern: String) -> [String] {
         [pattern, pattern + "/", "/" + pattern, "/" + pattern + "/"]
     }
 
-    /// A path without the slashes that are too many.
+    /// The security schemes of the service's description, of which a sender needs one.
+    static let senders = [["appKey"], ["apiKey"]]
+
+    /// Returns a route for each variant, described at the first.
+    static func routes(
+        _ pattern: String,
+        maximumBodyBytes: Int,
+        _ description: RouteDescription,
+        _ handler:
+            @escaping @Sendable (HTTPServerRequest, RequestContext) async throws ->
+            HTTPServerResponse
+    ) -> [SurfaceRoute] {
+        variants(pattern).map { variant in
+            let route = SurfaceRoute(
+                .post,
+                variant,
+                action: variant == pattern ? nil : "POST \(pattern)",
+                maximumBodyBytes: maximumBodyBytes,
+                handler: .anybody(handler)
+            )
+            return variant == pattern ? route.described(description) : route
+        }
+    }
+
+    /// Returns a path without superfluous slashes.
     static func plain(_ path: String) -> String {
         guard path.hasPrefix("//") || path.hasSuffix("/") else { return path }
         return "/" + path.split(separator: "/").joined(separator: "/")
     }
 
-    /// What is said to who tries anything else than to send.
+    /// The error for any other operation than sending.
     static let oneWay = "what was sent cannot be read, changed or deleted here: POST alone is taken"
     static let allowed = "POST, OPTIONS"
 
-    /// Any header: an event's extensions are headers, and apps add their own to what Segment's client
-    /// sends. To browsers `*` is not `authorization`, and to old ones it is nothing but a name.
+    /// Any header: an event's extensions are headers, and apps add their own to those of Segment's client. To
+    /// browsers, `*` does not include `authorization`; to old ones, it is only a name.
     static let allowedHeaders =
         "authorization, content-type, content-encoding, accept, x-lc-id, x-lc-key, x-lc-sign, apikey,"
         + " api-key, anonymousid, x-retry-count, ce-id, ce-source, ce-type, ce-specversion, ce-time, ce-subject,"
@@ -27,7 +52,7 @@ enum IngestPath {
 }
 
 extension HTTPServerRequest {
-    /// The media type without its parameters, in lower case; empty where none is said.
+    /// The media type without its parameters, in lower case; empty if the header is missing.
     var mediaType: String {
         guard let header = header("content-type") else { return "" }
         return header.prefix { $0 != ";" && $0 != " " && $0 != "," }.lowercased()

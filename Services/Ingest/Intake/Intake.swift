@@ -1,5 +1,5 @@
-import Door
 import EventLoop
+import Gateway
 import HTTPServer
 import JSON
 import JSONSchema
@@ -7,23 +7,22 @@ import Kafka
 import Observability
 import PushCore
 import PushEvents
-import PushStorage
 
-/// What intake can refuse a whole request for, in no protocol's words.
+/// The reasons to refuse a whole request, independent of the protocol.
 enum IntakeRefusal: Error, Equatable, Sendable {
-    /// Kafka does not take it now.
+    /// Kafka does not accept records now.
     case unavailable
-    /// The app has sent as much as it may.
+    /// The app has used up its quota.
     case overQuota(retryAfterSeconds: Int)
     /// The app has no such type.
     case unknownType(String)
 }
 
-/// Objects on their way to Kafka, of one request.
+/// The records of one request that are to be written to Kafka.
 struct IntakeWrite: Sendable {
-    /// Of one topic, all with the same headers.
+    /// Records of one topic, all with the same headers.
     var block: KafkaRecordBlock?
-    /// All others.
+    /// All other records.
     var singles: [KafkaOutgoing] = []
 
     var recordCount: Int { (block?.count ?? 0) + singles.count }
@@ -34,32 +33,32 @@ struct IntakeWrite: Sendable {
     }
 }
 
-/// What one loop takes objects in with: the types it knows, its producer, and what all loops share of
-/// limits.
+/// The resources with which one loop accepts objects: its types, its producer, and the limits that all loops
+/// share.
 ///
 /// Authority: an object is accepted once all in-sync replicas have it, and never before.
 struct Intake: Sendable {
     let loop: EventLoop
-    let types: TypeDirectory
+    let types: IngestTypeCache
     let producer: KafkaProducer
     let topics: KafkaTopics
     let held: HeldBytes
-    /// Bodies, of what the loop reads them with.
+    /// The budget from which the loop reads bodies.
     let heldBodies: HeldBytes
     let quota: ObjectQuota
     /// The turns in which apps' objects are checked on the loop.
     let turns: FairTurns
     /// The threads on which apps' long bodies are read.
     let pool: FairPool
-    let figures: IntakeFigures
+    let figures: IngestMetrics
     let log: Log
 
-    /// How long a record may wait for its acknowledgement; a request waits no longer than that.
+    /// The time that a record may wait for its acknowledgement; a request waits no longer than that.
     static let deliveryTimeout = Duration.seconds(15)
-    /// What callers are told who come while Kafka takes nothing.
+    /// The `Retry-After` of responses while Kafka accepts nothing.
     static let retryAfterSeconds = 2
 
-    /// - Throws: `IntakeRefusal`; `StorageError` where types are not known and the database is away.
+    /// - Throws: `IntakeRefusal`; `StorageError` if types are not cached and the database is not reachable.
     func type(_ name: String, of caller: Caller) async throws -> KnownType {
         guard IngestTypeName.isWellFormed(name),
             let type = try await types.find(name, of: caller.appID)
@@ -67,14 +66,14 @@ struct Intake: Sendable {
         return type
     }
 
-    /// All types of the caller's app, by their names.
+    /// Returns all types of the caller's app, by their names.
     ///
-    /// - Throws: `StorageError` where they are not known and the database is away.
-    func types(of caller: Caller) async throws -> TextMap<KnownType> {
+    /// - Throws: `StorageError` if they are not cached and the database is not reachable.
+    func types(of caller: Caller) async throws -> ExactStringMap<KnownType> {
         try await types.all(of: caller.appID)
     }
 
-    /// Headers of each object of a type.
+    /// Returns the headers of each object of a type.
     static func headers(app: String, version: Int, receivedAt: Instant) -> [KafkaHeader] {
         [
             KafkaHeader(name: "app", value: app),
@@ -83,16 +82,16 @@ struct Intake: Sendable {
         ]
     }
 
-    /// Returns when Kafka has all of it. The request's body is let go of before that is waited for.
+    /// Writes records to Kafka, and returns once it has all of them. Releases the request's body before that.
     ///
     /// - Parameters:
-    ///   - write: Objects, and what goes along with them.
-    ///   - objects: How many of the records are objects.
-    ///   - request: What they came by.
-    ///   - admitted: The same, as it is counted.
-    ///   - answerBytes: What is to be answered.
-    /// - Throws: `IntakeRefusal.unavailable` where some may not be written. They are sent again then,
-    ///   all of them, and known by their ids.
+    ///   - write: The objects, and the records that accompany them.
+    ///   - objects: The number of objects among the records.
+    ///   - request: The request that contained them.
+    ///   - admitted: The same request, with its charges.
+    ///   - answerBytes: The size of the response.
+    /// - Throws: `IntakeRefusal.unavailable` if some may not be written. Then the client sends all of them
+    ///   again, and they are deduplicated by their ids.
     func write(
         _ write: consuming IntakeWrite,
         objects: Int,
@@ -114,12 +113,12 @@ struct Intake: Sendable {
         figures.accepted.add(objects)
     }
 
-    /// - Returns: Why some of it is not written; `nil` where all of it is.
+    /// - Returns: The reason why some records are not written; `nil` if all are.
     private func failure(of write: consuming IntakeWrite) async -> String? {
         let (block, singles) = (write.block, write.singles)
         write = IntakeWrite()
         do {
-            // The producer has the only reference to a block, so that it can let go of it.
+            // The producer has the only reference to a block, so that it can release it.
             if let block, let error = try await producer.send(block).values.first {
                 return "\(error)"
             }
@@ -130,7 +129,7 @@ struct Intake: Sendable {
         }
     }
 
-    /// Why a body is not to be read now; `nil`: it is.
+    /// Whether memory is full, so that a body must not be read now. Counts the refusal.
     var isUnderPressure: Bool {
         guard held.isFull else { return false }
         figures.refusedForPressure.add()
@@ -138,8 +137,8 @@ struct Intake: Sendable {
     }
 }
 
-/// What is counted of intake.
-struct IntakeFigures: Sendable {
+/// The counters of intake.
+struct IngestMetrics: Sendable {
     let accepted: Counter
     let limited: Counter
     let refusedForPressure: Counter
@@ -147,7 +146,7 @@ struct IntakeFigures: Sendable {
     let held: Gauge
     private let refused: [Reason: Counter]
 
-    /// Why objects are refused: a closed set.
+    /// The reasons for which objects are refused: a closed set.
     enum Reason: String, CaseIterable, Sendable {
         case id, schema, malformed
         case unknownType = "unknown_type"

@@ -1,20 +1,19 @@
 import Observability
 import PushCore
 
-/// How many objects each app may have looked at, over all loops of the process: a minute's worth at
-/// once, and then at an even rate. Pure but for its lock; usable from anywhere.
+/// The quota of objects of each app, over all loops of the process: a minute's worth at once, then an even
+/// rate. Pure except for its lock; thread-safe.
 ///
-/// A request is charged before its objects are worked on, whatever becomes of them: one object when it
-/// comes, the others when they are counted. A batch is taken whole as long as anything is left, so none is
-/// too large for ever; what it takes too much is owed, at most another minute's worth: nobody is shut out
-/// for long.
+/// A request is charged before its objects are checked, whatever their result: one object when it arrives,
+/// the others when they are counted. A batch is accepted whole while any quota is left, so none is too large
+/// for ever; the excess is owed, at most another minute's worth, so no app is refused for long.
 final class ObjectQuota: Sendable {
     private struct Bucket {
         var left: Double
         var at: ContinuousClock.Instant
     }
 
-    /// Only apps with a limit have one.
+    /// Only apps with a limit have a bucket.
     private static let maximumApps = 10_000
 
     private let lock = Lock()
@@ -23,12 +22,12 @@ final class ObjectQuota: Sendable {
     /// Charges an app for objects, all of them or none.
     ///
     /// - Parameters:
-    ///   - app: Whose.
-    ///   - count: What the request is to be charged in all; less than before gives back.
-    ///   - charged: What it was charged before.
+    ///   - app: The app.
+    ///   - count: The total charge of the request; less than before returns the difference.
+    ///   - charged: Its charge before.
     ///   - limit: Objects a minute; 0: no limit.
-    ///   - now: The steady clock's.
-    /// - Returns: `nil`, or how many seconds to wait until there is any left.
+    ///   - now: The monotonic clock's time.
+    /// - Returns: `nil`, or the seconds to wait until some quota is left.
     func charge(
         _ app: String,
         _ count: Int,
@@ -40,7 +39,7 @@ final class ObjectQuota: Sendable {
         return lock.withLock {
             var bucket = filled(app, limit, now)
             let left = bucket.left + Double(charged)
-            // A minute's worth, filled bit by bit, may miss a whole number by a rounding.
+            // A minute's worth, refilled in small steps, may miss a whole number by a rounding error.
             guard count <= charged || left > 1 - 1e-6 else {
                 return max(1, Int(((1 - left) * 60 / Double(limit)).rounded(.up)))
             }

@@ -2,11 +2,11 @@ import JSON
 import JSONSchema
 import PushCore
 
-/// Why one object is not taken.
+/// The reason why one object is refused.
 struct RefusedObject: Error, Equatable, Sendable {
-    /// Where it has one that can be used.
+    /// The object's id, if it has a valid one.
     var id: String?
-    /// RFC 6901, into the object: where its fault is.
+    /// The RFC 6901 pointer to the fault within the object.
     let pointer: String
     let reason: String
 
@@ -17,30 +17,31 @@ struct RefusedObject: Error, Equatable, Sendable {
     }
 }
 
-/// What an object may be whatever its type says.
+/// The limits of an object, whatever its type.
 enum ObjectLimits {
     static let bytes = 256 << 10
     static let levels = 32
-    /// Of a whole body, deeper than any object may be: what lies between is refused by itself.
+    /// The depth of a whole body. It is larger than an object's, so that an object between the two is refused
+    /// alone.
     static let levelsOfBody = 512
     static let valuesOfBody = 200_000
     static let objects = 1000
     static let bodyBytes = 4 << 20
 }
 
-/// Reads objects of one type: the id by which each is known, whether it is what its type says.
+/// Reads objects of one type: finds the id of each, and validates it against the type.
 ///
 /// Confined to its owner.
 struct ObjectReader {
     let type: KnownType
     let checker: SchemaChecker
-    /// Whether the wrappers of extended JSON are to be taken off.
+    /// Whether wrappers of extended JSON are removed.
     var isExtended = false
 
     /// - Parameters:
-    ///   - value: What was sent.
-    ///   - missingID: The id of an object that brings none; `nil`: it is refused.
-    /// - Returns: The object as it is kept.
+    ///   - value: The object as sent.
+    ///   - missingID: The id of an object without one; `nil`: it is refused.
+    /// - Returns: The object to store.
     /// - Throws: `RefusedObject`.
     func read(
         _ value: JSONValue,
@@ -59,7 +60,7 @@ struct ObjectReader {
         }
         let id = try Self.id(of: object, missingID)
         if object["_id"]?.string != id { object["_id"] = .string(id) }
-        if let refused = ObjectWalk.fault(in: object) {
+        if let refused = ObjectValidator.fault(in: object) {
             throw RefusedObject(id: id, pointer: refused.pointer, reason: refused.reason)
         }
         if let violation = type.schema.check(.object(object), by: checker) {
@@ -94,18 +95,18 @@ struct ObjectReader {
     }
 }
 
-/// Looks at every value of an object, for what none may hold.
-struct ObjectWalk {
+/// Checks every value of an object against the limits of all types.
+struct ObjectValidator {
     static func fault(in object: JSONObject) -> RefusedObject? {
-        var walk = ObjectWalk()
+        var walk = ObjectValidator()
         return walk.fault(in: .object(object), level: 1)
     }
 
     private var path: [Step] = []
-    /// What numbers that are written short take more where they are kept: `jsonb` has no exponents.
+    /// The digits that short numbers gain when they are stored: `jsonb` has no exponents.
     private var digits = 0
     private static let maximumDigits = 128 << 10
-    /// Of one number. Twice what doubles go to.
+    /// The limit of one number. Twice the digits of a double.
     private static let maximumDigitsOfNumber = 800
 
     private enum Step {
@@ -169,19 +170,19 @@ struct ObjectWalk {
     }
 }
 
-/// RFC 6901.
+/// Pointers of RFC 6901.
 enum JSONPointer {
-    /// The longest that is answered: names are as long as their sender likes.
+    /// The longest pointer in a response: names are as long as their sender likes.
     private static let maximumBytes = 1024
 
-    /// As much of a pointer as is answered, cut at a part.
+    /// Returns a pointer as it is sent, cut at a segment if it is too long.
     static func cut(_ pointer: String) -> String {
         guard pointer.utf8.count > maximumBytes else { return pointer }
         let head = pointer.utf8.prefix(maximumBytes + 1)
         return head.lastIndex(of: UInt8(ascii: "/")).map { String(pointer[..<$0]) } ?? ""
     }
 
-    /// A name as a part of a pointer.
+    /// Escapes a name as a segment of a pointer.
     static func escaped(_ name: String) -> String {
         guard name.utf8.contains(where: { $0 == UInt8(ascii: "~") || $0 == UInt8(ascii: "/") })
         else { return name }

@@ -1,11 +1,11 @@
 import JSON
 import PushCore
 
-/// What of an object's text is known without making a value of it.
+/// The properties of an object's JSON that are known without making a value of it.
 enum ObjectText {
-    /// How many bytes at least it has when it is written compactly: its brackets, commas, colons and
-    /// quotes, and one of each other value. What stands in strings is left out, so that few bytes of a
-    /// string may be many of its escapes.
+    /// Returns a lower bound of its bytes in compact form: brackets, commas, colons and quotes, and one for
+    /// each other value. The contents of strings are left out, as few bytes of a string may be many of its
+    /// escapes.
     static func leastBytes(_ text: ArraySlice<UInt8>) -> Int {
         var count = 0
         var isInString = false
@@ -41,7 +41,7 @@ enum ObjectText {
         return count
     }
 
-    /// The `_id` of an object, where it can be used.
+    /// Returns the `_id` of an object, if it is valid.
     static func id(_ text: ArraySlice<UInt8>) -> String? {
         var id: String?
         try? JSONReader.visit(Array(text), maximumDepth: ObjectLimits.levelsOfBody) {
@@ -53,7 +53,7 @@ enum ObjectText {
         return id.flatMap(IngestID.canonical)
     }
 
-    /// Reads an object that stands in a body which was looked through as a whole.
+    /// Parses an object from a body that was scanned as a whole.
     static func value(
         _ text: ArraySlice<UInt8>,
         maximumValues: Int = .max
@@ -65,7 +65,7 @@ enum ObjectText {
         )
     }
 
-    /// How many values there are in one, itself among them.
+    /// Returns the number of values in a value, including itself.
     static func values(_ value: JSONValue) -> Int {
         switch value {
         case .null, .bool, .integer, .double, .number, .string: 1

@@ -1,6 +1,6 @@
 import JSON
 
-/// What is told of the objects of a request that are refused, as the text that it is answered with.
+/// The refused objects of a request, already in the JSON of its response.
 struct RefusedList: Sendable {
     private var text: [UInt8] = []
 
@@ -16,7 +16,7 @@ struct RefusedList: Sendable {
         json.write(into: &text)
     }
 
-    /// Appends them, an array of JSON.
+    /// Appends them as a JSON array.
     func write(into bytes: inout [UInt8]) {
         bytes.append(UInt8(ascii: "["))
         bytes.append(contentsOf: text)

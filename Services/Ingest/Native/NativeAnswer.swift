@@ -1,14 +1,14 @@
 import HTTPServer
 import JSON
 
-/// What is told of each object of a request.
+/// The response to a request, with the result of each object.
 struct NativeAnswer: Sendable {
     private var accepted = IDList()
     private var duplicates = IDList()
     private var refused = RefusedList()
-    private var known = TextSet()
+    private var known = ExactStringSet()
 
-    /// Ids as an array of JSON. They are hexadecimal digits, which need no escapes.
+    /// Ids as a JSON array. They are hexadecimal digits, which need no escapes.
     private struct IDList {
         var text: [UInt8] = [UInt8(ascii: "[")]
 
@@ -20,7 +20,7 @@ struct NativeAnswer: Sendable {
         }
     }
 
-    /// - Returns: Whether it is the first of its id in this request.
+    /// - Returns: Whether the object is the first with its id in this request.
     mutating func accept(_ id: String) -> Bool {
         guard known.insert(id).inserted else {
             duplicates.add(id)
@@ -34,14 +34,14 @@ struct NativeAnswer: Sendable {
         refused.add(object, at: index)
     }
 
-    /// About as many as its response has.
+    /// The approximate size of the response.
     var byteCount: Int {
         accepted.text.count + duplicates.text.count + refused.byteCount
     }
 
-    /// The lists as members of a JSON object.
+    /// Returns the lists as members of a JSON object.
     ///
-    /// - Parameter head: What stands before them: the brace, and perhaps members.
+    /// - Parameter head: The text before them: the brace, and perhaps members.
     /// - Returns: The whole object.
     func body(after head: String) -> [UInt8] {
         var body = Array(head.utf8)

@@ -1,22 +1,22 @@
 import HTTPServer
 import JSON
 
-/// The objects of one request of the native route, as they stand in its body. Each becomes a value when it
-/// is asked for, and only for as long.
+/// The objects of one request of the native route, as ranges of its body. Each is parsed on access and not
+/// cached.
 struct NativeBatch: Sendable {
     private let body: [UInt8]
-    /// Whether its objects were found without reading them: one a line, or because one cannot be read.
+    /// Whether the objects were found without being parsed: one a line, or because one of them is not valid.
     private var isCut: Bool
-    /// Where they stand.
+    /// The ranges of the objects.
     private var places: [Range<Int>] = []
-    /// Of all objects together that were not read as a whole.
+    /// The values left for all objects together, if the body was not parsed as a whole.
     private var valuesLeft = ObjectLimits.valuesOfBody
     let isExtended: Bool
 
     var count: Int { places.count }
     var sizeBytes: Int { body.count + body.count / 8 }
 
-    /// - Throws: 400 for a body that holds no object at all, 413 for more than the route takes.
+    /// - Throws: 400 if the body has no object at all, 413 if it has more than the route allows.
     init(_ body: [UInt8], mediaType: String) throws {
         self.body = body
         isExtended = mediaType == "application/ejson"
@@ -47,7 +47,7 @@ struct NativeBatch: Sendable {
     private static func empty() -> HTTPProblem {
         HTTPProblem(
             status: 400,
-            detail: "the body holds no object: it is one, an array of them, or one a line as"
+            detail: "the body has no object; send one, an array, or one a line as"
                 + " application/x-ndjson"
         )
     }
@@ -97,7 +97,7 @@ struct NativeBatch: Sendable {
         guard !places.isEmpty else { throw Self.empty() }
     }
 
-    /// One of them; what is not JSON is an object that is refused.
+    /// Returns one object; one that is not JSON is a refused object.
     ///
     /// - Throws: 413 once the objects so far have too many values.
     mutating func object(_ index: Int) throws -> Result<JSONValue, RefusedObject> {
@@ -111,7 +111,7 @@ struct NativeBatch: Sendable {
         }
         do throws(JSONError) {
             let value = try ObjectText.value(text)
-            // Written anew it may be longer, or shorter; where neither matters it is not.
+            // Serialized again it may be longer or shorter; this is skipped if that cannot matter.
             if body.count > ObjectLimits.bytes, text.count > ObjectLimits.bytes / 8,
                 value.bytes.count > ObjectLimits.bytes
             {

@@ -1,27 +1,24 @@
-import Door
 import EventLoop
+import Gateway
 import HTTPServer
 import JSON
 import JSONSchema
 import Kafka
 import PushCore
 import PushEvents
-import PushStorage
 
-/// Carillon's own way in, `/v1/ingest/<type>`: one object, an array, or one a line. Its answer names
-/// what was accepted and what was refused, so that a device knows what it may forget.
+/// Carillon's own intake, `/v1/ingest/<type>`: one object, an array, or one object a line. Its response names
+/// the accepted and the refused objects, so that a device knows which it may forget.
 ///
 /// One value a loop.
 struct NativeSurface: Surface {
     let intake: Intake
-    /// What `/openapi.json` answers.
-    let document: [UInt8]
 
     static let pattern = "/v1/ingest/:type"
 
     func owns(_ request: HTTPServerRequest) -> Bool {
         let path = IngestPath.plain(request.path)
-        return path.hasPrefix("/v1/ingest/") || path == "/v1/ingest" || path == "/openapi.json"
+        return path.hasPrefix("/v1/ingest/") || path == "/v1/ingest"
     }
 
     var cors: CORS? {
@@ -34,38 +31,53 @@ struct NativeSurface: Surface {
     }
 
     var routes: [SurfaceRoute] {
-        IngestPath.variants(Self.pattern).map { pattern in
-            SurfaceRoute(
-                .post,
-                pattern,
-                action: pattern == Self.pattern ? nil : "POST \(Self.pattern)",
-                maximumBodyBytes: ObjectLimits.bodyBytes,
-                handler: .anybody(take)
-            )
-        } + [
-            SurfaceRoute(
-                .get,
-                "/openapi.json",
-                handler: .anybody { _, _ in
-                    HTTPServerResponse(
-                        status: 200,
-                        headers: ["Content-Type": "application/json"],
-                        body: document
-                    )
-                }
-            )
-        ]
+        IngestPath.routes(
+            Self.pattern,
+            maximumBodyBytes: ObjectLimits.bodyBytes,
+            RouteDescription(
+                "Take in one object, an array, or one a line",
+                for: IngestPath.senders,
+                body: .init("application/json", "application/x-ndjson"),
+                answers: [.init(200, "Kafka has it", .json(named: "Answer"))]
+            ),
+            take
+        )
     }
+
+    /// The schemas of the responses of all surfaces of the service.
+    static let schemas: JSONObject = {
+        let text: JSONValue = ["type": "string"]
+        let refused = JSONValue.schema(
+            ofArray: .schema(
+                ofObject: ["index": ["type": "integer"], "pointer": text, "reason": text],
+                optional: ["_id": text]
+            )
+        )
+        return [
+            "Answer": .schema(ofObject: [
+                "accepted": .schema(ofArray: text), "duplicates": .schema(ofArray: text),
+                "refused": refused,
+            ]),
+            "Problem": .schema(
+                ofObject: ["title": text, "status": ["type": "integer"]],
+                optional: ["detail": text, "refused": refused]
+            ),
+            "Segment": .schema(ofObject: ["success": ["type": "boolean"]]),
+            "SegmentError": .schema(ofObject: ["code": text, "message": text]),
+            "AtlasError": .schema(ofObject: ["error": text, "error_code": text]),
+            "Inserted": .schema(
+                ofObject: [:],
+                optional: ["insertedId": [:], "insertedIds": .schema(ofArray: [:])]
+            ),
+        ]
+    }()
 
     func refusal(beforeBodyOf request: HTTPServerRequest) -> HTTPProblem? {
         request.method == .post && intake.isUnderPressure ? HTTPProblem.underPressure : nil
     }
 
     func answer(to refusal: Refusal, _ request: HTTPServerRequest) -> HTTPServerResponse {
-        guard refusal == .wrongMethod, IngestPath.plain(request.path) != "/openapi.json" else {
-            return .problem(HTTPProblem(refusal))
-        }
-        return .problem(.oneWay)
+        .problem(refusal == .wrongMethod ? .oneWay : HTTPProblem(refusal))
     }
 
     func answer(toOwn error: any Error, _ request: HTTPServerRequest) -> HTTPServerResponse? {
@@ -74,7 +86,7 @@ struct NativeSurface: Surface {
 
     private func take(
         _ request: HTTPServerRequest,
-        _ visit: Visit
+        _ visit: RequestContext
     ) async throws -> HTTPServerResponse {
         let caller = try await visit.admit(key: request)
         let type = try await intake.type(request.pathParameters["type"] ?? "", of: caller)
@@ -98,7 +110,7 @@ struct NativeSurface: Surface {
         return answer.response
     }
 
-    /// Sorts what can be kept from what cannot.
+    /// Separates the objects that can be stored from those that cannot.
     private func check(
         _ batch: consuming NativeBatch,
         of type: KnownType,
@@ -123,7 +135,7 @@ struct NativeSurface: Surface {
             isExtended: batch.isExtended
         )
         for index in 0..<batch.count {
-            try await work.breathe()
+            try await work.yieldIfDue()
             let object = try batch.object(index)
             do throws(RefusedObject) {
                 let (id, kept) = try reader.read(try object.get())
@@ -138,8 +150,8 @@ struct NativeSurface: Surface {
     }
 }
 
-extension Visit {
-    /// Lets in who shows an app key alone, or what Carillon's own routes take.
+extension RequestContext {
+    /// Authenticates by an app key alone, or by the credentials of Carillon's own routes.
     func admit(key request: HTTPServerRequest) async throws -> Caller {
         let proof: Proof
         do throws(Refusal) {
@@ -154,7 +166,7 @@ extension Visit {
 extension HTTPProblem {
     static let underPressure = HTTPProblem(
         status: 503,
-        detail: "Kafka does not take what is sent just now; send it again",
+        detail: "Kafka is unavailable; retry later",
         headers: ["Retry-After": String(Intake.retryAfterSeconds)]
     )
 
@@ -164,7 +176,7 @@ extension HTTPProblem {
         headers: ["Allow": IngestPath.allowed]
     )
 
-    /// What any surface of intake may meet; `nil` for what is not intake's.
+    /// Maps the errors of any surface of intake; `nil` if the error is not intake's.
     init?(ofIntake error: any Error) {
         switch error {
         case IntakeRefusal.unavailable: self = .underPressure
@@ -187,7 +199,7 @@ extension HTTPProblem {
                 status: 404,
                 detail: IngestTypeName.isWellFormed(name)
                     ? "the app has no type \(name): carillon ingest type put"
-                    : "that is no type's name"
+                    : "the name of a type is invalid"
             )
         case let error as JSONError where error.expected == .fewerValues:
             self.init(status: 413, detail: "the body: \(error.description)")

@@ -1,4 +1,4 @@
-import Door
+import Gateway
 import JSON
 import Kafka
 import Outbox
@@ -6,21 +6,21 @@ import PushCore
 import PushEvents
 
 extension Intake {
-    /// Where the letters of items say that they came from; a replay goes through intake again.
+    /// The source that dead letters of items state; a replay goes through intake again.
     static let source = "http:" + SegmentSurface.batch
 
-    /// Below what Kafka's brokers take unless they are told otherwise: a letter that none takes would
-    /// have its batch sent again for ever.
+    /// Below the default limit of Kafka's brokers: the batch of a dead letter that no broker accepts would be
+    /// sent again for ever.
     private static let maximumLetterBytes = 900_000
 
-    /// The bytes of an item without the write key, which nobody may read.
+    /// Returns the bytes of an item without the write key, which must not be readable.
     static func withoutKey(_ item: JSONValue) -> [UInt8] {
         guard var object = item.object, object["writeKey"] != nil else { return item.bytes }
         object["writeKey"] = nil
         return JSONValue.object(object).bytes
     }
 
-    /// The record of an item that cannot be used; `nil` is content that may not be kept.
+    /// Returns the record of an item that is not valid; `nil` is content that must not be stored.
     func deadLetter(
         _ content: [UInt8]?,
         _ refused: RefusedObject,

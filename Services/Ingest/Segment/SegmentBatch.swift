@@ -1,29 +1,29 @@
 import HTTPServer
 import JSON
 
-/// The items of one request of Segment's, as they stand in its body. Each becomes a value when it is asked
-/// for, and only for as long.
+/// The items of one request of Segment's, as ranges of its body. Each is parsed on access and not cached.
 struct SegmentBatch: Sendable {
-    /// More than a body can hold of items that are any good: what is none is a record of the dead letters.
+    /// More than the valid items that a body can contain: an invalid item becomes a dead letter.
     private static let maximumItems = 20_000
 
     private let body: [UInt8]
     private let places: [Range<Int>]
-    /// `context`, `integrations` and `sentAt` of the batch, which hold for each of its items.
+    /// `context`, `integrations` and `sentAt` of the batch, which apply to each of its items.
     private let shared: JSONObject
-    /// What that adds to all items together.
+    /// The bytes that they add to all items together.
     let sharedBytes: Int
     private static let maximumSharedBytes = 1 << 20
 
-    /// Objects of the batch that complete those of each item, member by member.
+    /// Objects of the batch that are merged into those of each item, member by member.
     private static let completed = ["context", "integrations"]
     private static let sharedNames = completed + ["sentAt"]
 
     var count: Int { places.count }
 
-    /// `kind` is that of a call of its own, which is the whole body.
+    /// Finds the items. `kind` is that of a single call, which is the whole body.
     ///
-    /// - Throws: 400 for what is none of the two, 413 for more items than any good batch has.
+    /// - Throws: 400 if it is neither a batch nor a call, 413 if it has more items than a valid batch can
+    ///   have.
     init(_ body: [UInt8], _ kind: SegmentItem.Kind?) throws {
         var batch: [Range<Int>]?
         var all = 0..<0
@@ -97,7 +97,7 @@ struct SegmentBatch: Sendable {
         }
     }
 
-    /// Finds the items of a body of which one cannot be read, so that it is its own error.
+    /// Finds the items of a body of which one cannot be parsed, so that the error is that item's alone.
     private static func cut(
         _ body: [UInt8],
         _ kind: SegmentItem.Kind?,
@@ -112,16 +112,16 @@ struct SegmentBatch: Sendable {
         }
         var shared: JSONObject = [:]
         for member in members where sharedNames.contains(member.key) {
-            // What holds for all items cannot be left out of them.
+            // A field that applies to all items cannot be omitted from them.
             shared[member.key] = try ObjectText.value(body[member.value])
         }
         return (0..<0, batch, shared)
     }
 
-    /// One of the items, or why it cannot be read.
+    /// Returns one item, or why it cannot be parsed.
     func item(_ index: Int) -> Result<JSONValue, RefusedObject> {
         let text = body[places[index]]
-        // Not read at all: that takes the loop's time.
+        // It is not parsed at all: that takes the loop's time.
         if text.count > SegmentItem.maximumBytes,
             ObjectText.leastBytes(text) > SegmentItem.maximumBytes
         {
@@ -134,9 +134,9 @@ struct SegmentBatch: Sendable {
         }
     }
 
-    /// The bytes of an item that cannot be read.
+    /// Returns the bytes of an item that cannot be parsed.
     ///
-    /// - Returns: `nil` if the write key, which nobody may read, may be among them.
+    /// - Returns: `nil` if they may contain the write key, which must not be readable.
     func unread(_ index: Int) -> [UInt8]? {
         let place = places[index]
         let members = JSONSlices.members(of: body, in: place, limit: ObjectLimits.valuesOfBody)
@@ -152,7 +152,7 @@ struct SegmentBatch: Sendable {
         return Self.mayNameKey(kept, isCut: members != nil) ? nil : kept
     }
 
-    /// Whether a text has the name of the write key in it, or may have it in escapes.
+    /// Whether bytes contain the name of the write key, or may contain it in escapes.
     private static func mayNameKey(_ text: [UInt8], isCut: Bool) -> Bool {
         let name = Array("writeKey".utf8)
         for start in text.indices {
@@ -162,7 +162,7 @@ struct SegmentBatch: Sendable {
         return false
     }
 
-    /// Completes an item by what its batch says for all; what the item says itself wins.
+    /// Completes an item by the shared fields of its batch; the item's own fields win.
     func completed(_ item: JSONObject) -> JSONObject {
         guard !shared.isEmpty else { return item }
         var item = item

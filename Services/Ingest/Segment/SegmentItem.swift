@@ -2,12 +2,12 @@ import Cryptography
 import JSON
 import PushCore
 
-/// One call of Segment's: an item of a batch, or a body of its own.
+/// One call of Segment's: an item of a batch, or a whole body.
 struct SegmentItem: Sendable {
     enum Kind: String, CaseIterable, Sendable {
         case track, identify, group, page, screen, alias
 
-        /// What it becomes.
+        /// The type of the object that it becomes.
         var type: BuiltInIngestType {
             switch self {
             case .track: .segmentTrack
@@ -27,17 +27,17 @@ struct SegmentItem: Sendable {
     )
 
     let kind: Kind
-    /// As it came, with its `_id`.
+    /// The object as sent, with its `_id`.
     let object: JSONObject
 
-    /// `kind` is that of a call of its own, whose path says it.
+    /// Parses an item. `kind` is that of a single call, whose path states it.
     ///
-    /// - Throws: `RefusedObject` for what no item may be.
+    /// - Throws: `RefusedObject` if the item is invalid.
     init(_ value: JSONValue, _ kind: Kind?) throws(RefusedObject) {
         guard case .object(var object) = value else {
             throw RefusedObject(pointer: "", reason: "must be an object")
         }
-        // Browsers send it with each call; the key is nobody's to read.
+        // Browsers send it with each call; the key must not be readable.
         object["writeKey"] = nil
         if let kind {
             object["type"] = .string(kind.rawValue)
@@ -56,7 +56,7 @@ struct SegmentItem: Sendable {
         self.object = object
     }
 
-    /// `messageId`, where it can be an id; else what follows from it, so that a repeat is known.
+    /// Returns `messageId` if it can be an id, else an id derived from it, so that a repeat is deduplicated.
     private static func id(of object: JSONObject) -> String {
         guard let message = object["messageId"]?.string, !message.isEmpty else {
             return PushIdentity.uuidText(randomBytes(16))

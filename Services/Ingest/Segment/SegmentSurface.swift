@@ -1,29 +1,28 @@
-import Door
 import EventLoop
+import Gateway
 import HTTPServer
 import JSON
 import JSONSchema
 import Kafka
 import PushCore
 import PushEvents
-import PushStorage
 
-/// Segment's and RudderStack's way in: batches, and single calls. Success means accepted; an item that
-/// cannot be used goes to the dead letters, and the others go their way.
+/// The intake of Segment's and RudderStack's clients: batches and single calls. Success means accepted; an
+/// invalid item becomes a dead letter, and the others are processed.
 ///
-/// Its clients lose what is answered 400, 401, 403 or 413, and what is redirected; what they send again
-/// is 429 with `Retry-After`. One value a loop.
+/// Its clients drop requests that are answered with 400, 401, 403 or 413, or redirected; they repeat them
+/// after a 429 with `Retry-After`. One value a loop.
 struct SegmentSurface: Surface {
     let intake: Intake
 
     static let batch = "/v1/batch"
-    /// As clients count it: 500 KB, unpacked.
+    /// The limit that clients apply: 500 KB, decompressed.
     static let maximumBodyBytes = 500 * 1024
-    /// Of the least that such clients wait for.
+    /// The shortest time that such clients wait.
     private static let retryAfterSeconds = "2"
 
-    /// Batches, each call of its own, and what mobile and browser clients call them. Clients for
-    /// Ruby, Java and .NET call a batch an import.
+    /// Batches, single calls, and the names that mobile and browser clients use. Clients for Ruby, Java and
+    /// .NET call a batch an import.
     private static let calls: [(path: String, kind: SegmentItem.Kind?)] = [
         (batch, nil), ("/v1/b", nil), ("/v1/import", nil),
         ("/v1/track", .track), ("/v1/identify", .identify),
@@ -31,7 +30,7 @@ struct SegmentSurface: Surface {
         ("/v1/alias", .alias), ("/v1/t", .track), ("/v1/i", .identify), ("/v1/g", .group),
         ("/v1/p", .page), ("/v1/s", .screen), ("/v1/a", .alias),
     ]
-    private static let paths = TextSet(calls.map(\.path))
+    private static let paths = ExactStringSet(calls.map(\.path))
 
     func owns(_ request: HTTPServerRequest) -> Bool {
         Self.paths.contains(IngestPath.plain(request.path))
@@ -48,17 +47,17 @@ struct SegmentSurface: Surface {
 
     var routes: [SurfaceRoute] {
         Self.calls.flatMap { path, kind in
-            IngestPath.variants(path).map { pattern in
-                SurfaceRoute(
-                    .post,
-                    pattern,
-                    action: pattern == path ? nil : "POST \(path)",
-                    maximumBodyBytes: Self.maximumBodyBytes,
-                    handler: .anybody { request, visit in
-                        try await take(request, visit, kind)
-                    }
+            IngestPath.routes(
+                path,
+                maximumBodyBytes: Self.maximumBodyBytes,
+                RouteDescription(
+                    "Take in a call of Segment's, or a batch of them",
+                    for: IngestPath.senders,
+                    body: .json(["type": "object"]),
+                    answers: [.init(200, "Kafka has it", .json(named: "Segment"))],
+                    refusal: .json(named: "SegmentError")
                 )
-            }
+            ) { request, visit in try await take(request, visit, kind) }
         }
     }
 
@@ -74,7 +73,7 @@ struct SegmentSurface: Surface {
         HTTPProblem(ofIntake: error).map(self.error)
     }
 
-    /// `{"code", "message"}`. What is over soon is 429: on 503 its clients do not wait as they are told.
+    /// Returns `{"code", "message"}`. A temporary error is 429: after a 503 its clients ignore `Retry-After`.
     private func error(_ problem: HTTPProblem) -> HTTPServerResponse {
         let status = problem.status == 503 ? 429 : problem.status
         var response = HTTPServerResponse.json(
@@ -107,11 +106,11 @@ struct SegmentSurface: Surface {
         }
     }
 
-    // MARK: Taking
+    // MARK: Accepting
 
     private func take(
         _ request: HTTPServerRequest,
-        _ visit: Visit,
+        _ visit: RequestContext,
         _ kind: SegmentItem.Kind?
     ) async throws -> HTTPServerResponse {
         let caller = try await admit(request, visit)
@@ -136,9 +135,10 @@ struct SegmentSurface: Surface {
         return .json(["success": true])
     }
 
-    /// By the headers, or, where none names a key, by the body's `writeKey`: browsers send it there.
-    /// A bearer token is of Segment's own OAuth and names no key.
-    private func admit(_ request: HTTPServerRequest, _ visit: Visit) async throws -> Caller {
+    /// Authenticates by the headers, or, if they name no key, by the body's `writeKey`, where browsers send
+    /// it. A bearer token belongs to Segment's own OAuth and names no key.
+    private func admit(_ request: HTTPServerRequest, _ visit: RequestContext) async throws -> Caller
+    {
         let authorization = request.header("authorization") ?? ""
         let namesKey =
             !authorization.isEmpty && !authorization.lowercased().hasPrefix("bearer ")
@@ -147,7 +147,7 @@ struct SegmentSurface: Surface {
         let words = try BodyCredentials(
             request,
             named: ["writeKey"],
-            beforeSearching: visit.beforeSearching
+            requireBodySearchAllowed: visit.requireBodySearchAllowed
         )
         guard let key = words?.text("writeKey"), !key.isEmpty else { throw visit.refusal() }
         return try await visit.admit(Proof(appKey: key))
@@ -161,7 +161,7 @@ struct SegmentSurface: Surface {
         return types
     }
 
-    /// - Returns: How many of the records are objects; the others are dead letters.
+    /// - Returns: The number of objects among the records; the others are dead letters.
     private func check(
         _ batch: SegmentBatch,
         _ kind: SegmentItem.Kind?,
@@ -174,7 +174,7 @@ struct SegmentSurface: Surface {
         let (now, checker) = (Instant.now(), SchemaChecker())
         var objects = 0
         for index in 0..<batch.count {
-            try await work.breathe()
+            try await work.yieldIfDue()
             let call = batch.item(index)
             do throws(RefusedObject) {
                 let item = try SegmentItem(try call.get(), kind)
@@ -196,7 +196,7 @@ struct SegmentSurface: Surface {
                 objects += 1
             } catch {
                 intake.figures.refused(.segmentItem)
-                // With what its batch says of it, so that it is whole when it is replayed.
+                // With the shared fields of its batch, so that it is complete when it is replayed.
                 let item = (try? call.get()).map { item in
                     item.object.map { .object(batch.completed($0)) } ?? item
                 }

@@ -1,41 +1,29 @@
 import EventLoop
+import IngestStorage
 import Kafka
 import Observability
-import Outbox
 import PushCore
 import PushEvents
-import PushStorage
 import ServiceKit
+import ServiceShell
+import Storage
 
-/// Reads what devices have sent from Kafka, and keeps each object once in Postgres.
+/// Stores each object that devices have sent once in Postgres.
 ///
-/// Authority: what lies between a record of a topic of objects and its offset finished. A batch is finished
-/// only when each of its records is committed, was there before, is about somebody who was erased, or is a
-/// dead letter that Kafka has acknowledged. One batch at a time: the first object of an id stays. What a
-/// record says never stops it; while Postgres is away the partitions are held.
-///
-/// Shutdown: ends with its consumer. What is not committed then is read again by whoever is there.
-actor IngestSink: ServicePart {
+/// A record is finished only when it is committed, was stored before, is about an erased subject, or is a
+/// dead letter. One batch at a time: the first object of an id stays.
+actor IngestSink {
     private nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor {
         unsafe loop.asUnownedSerialExecutor()
     }
 
-    nonisolated let name = "ingest-sink"
-    private nonisolated let trouble = Trouble()
-    private nonisolated let deadLetters: DeadLetterWriter
-    nonisolated func notReadyReason() -> String? {
-        trouble.reason ?? deadLetters.notReadyReason()
-    }
-
-    private static let cannotStore = "objects cannot be stored"
-
-    private let consumer: KafkaConsumer
     private let database: PushDatabase
     private let log: Log
+    private let retry: RecordRetry
     private let reader: SinkReader
     private let meters: Meters
-    private var types: SinkTypes
+    private var types: SinkTypeCache
     private var isListening = false
 
     private struct Meters {
@@ -46,52 +34,35 @@ actor IngestSink: ServicePart {
     }
 
     init(
-        consumer: KafkaConsumer,
-        producer: KafkaProducer,
         database: PushDatabase,
         topics: KafkaTopics,
-        on loop: EventLoop,
-        log: Log,
-        metrics: Metrics
+        retry: RecordRetry,
+        in runtime: ServiceRuntime
     ) {
-        self.loop = loop
-        self.consumer = consumer
+        loop = runtime.mainLoop
+        log = runtime.log
         self.database = database
-        self.log = log
+        self.retry = retry
         reader = SinkReader(topics: topics)
-        types = SinkTypes(database.ingestTypes)
+        types = SinkTypeCache(database.ingestTypes)
+        let metrics = runtime.metrics
         meters = Meters(
             stored: metrics.counter(.ingestSinkStored),
             repeated: metrics.counter(.ingestSinkRepeated),
             erased: metrics.counter(.ingestSinkErased),
             batches: metrics.counter(.ingestSinkBatches)
         )
-        deadLetters = DeadLetterWriter(
-            producer,
-            topics: topics,
-            on: loop,
-            log: log,
-            metrics: metrics
-        )
     }
 
-    func run() async throws {
-        while let batch = try await consumer.next() {
-            if await handle(batch.records) {
-                await consumer.finished(batch)
-            }
-        }
-    }
-
-    /// - Returns: Whether all of it is durable. Only a stop makes it `false`.
-    private func handle(_ records: [KafkaRecord]) async -> Bool {
+    /// - Returns: The records that can never be stored; `nil` if a stop came first.
+    func store(_ records: [KafkaRecord]) async -> [DeadLetterWriter.Unusable]? {
         await listen()
         var unusable: [DeadLetterWriter.Unusable] = []
         var waiting = records
-        // The second time for types that have become others since they were looked up.
+        // The second round is for types that have changed since they were looked up.
         for round in 0..<2 where !waiting.isEmpty {
             if round > 0 { types.forget() }
-            guard let known = await look(for: waiting) else { return false }
+            guard let known = await look(for: waiting) else { return nil }
             var read: [(record: KafkaRecord, object: SinkObject)] = []
             let now = Instant.now()
             for record in waiting {
@@ -101,29 +72,34 @@ actor IngestSink: ServicePart {
                     unusable.append((IncomingRecord(record), error))
                 }
             }
-            guard let left = await store(read[...], &unusable) else { return false }
+            guard let left = await store(read[...], &unusable) else { return nil }
             waiting = left
         }
         unusable += waiting.map { record in
             (IncomingRecord(record), reader.unknownType(of: record))
         }
         meters.batches.add()
-        return await deadLetters.write(unusable) { Task.isCancelled }
+        return unusable
     }
 
-    /// What was declared meanwhile is looked up anew. Where that is not heard, it is after a while.
+    /// Looks types up again once they are declared. A missed notification delays that until the cache
+    /// expires.
     private func listen() async {
         guard !isListening else { return }
-        isListening =
-            (try? await database.onNotification(.ingestTypes) { [self] _ in
+        do {
+            try await database.onNotification(.ingestTypes) { [self] _ in
                 loop.execute { self.assumeIsolated { $0.types.forget() } }
-            }) != nil
+            }
+            isListening = true
+        } catch {
+            log.warning("types that are declared are noticed later", [.error: .string("\(error)")])
+        }
     }
 
-    /// - Returns: The types of these records that there are; `nil` when a stop came first.
-    private func look(for records: [KafkaRecord]) async -> SinkTypes.Known? {
+    /// - Returns: The known types of these records; `nil` if a stop came first.
+    private func look(for records: [KafkaRecord]) async -> SinkTypeCache.Known? {
         let names = records.compactMap(reader.type)
-        return await insisting {
+        return await retry.untilDone {
             var types = types
             let known = try await types.find(names)
             self.types = types
@@ -131,16 +107,17 @@ actor IngestSink: ServicePart {
         }
     }
 
-    /// Stores some, and halves those that are refused for what one of them holds until it is alone.
+    /// Stores records; a batch that is refused for the values of one of them is halved until that one is
+    /// alone.
     ///
-    /// - Returns: Those whose app has no such type any more; `nil` when a stop came first.
+    /// - Returns: The records whose app no longer has such a type; `nil` if a stop came first.
     private func store(
         _ items: ArraySlice<(record: KafkaRecord, object: SinkObject)>,
         _ unusable: inout [DeadLetterWriter.Unusable]
     ) async -> [KafkaRecord]? {
         guard let only = items.first else { return [] }
         let objects = items.map(\.object)
-        let result: Result<SinkCounts, StorageError>? = await insisting {
+        let result: Result<SinkCounts, StorageError>? = await retry.untilDone {
             do {
                 return .success(try await database.ingestSink.store(objects))
             } catch let error as StorageError
@@ -170,72 +147,46 @@ actor IngestSink: ServicePart {
         case nil: return nil
         }
     }
-
-    /// For as long as it takes.
-    ///
-    /// - Returns: `nil` when a stop came first.
-    private func insisting<Value>(_ body: () async throws -> Value) async -> Value? {
-        var pause = Pause()
-        while true {
-            do {
-                let value = try await body()
-                trouble.clear(Self.cannotStore)
-                return value
-            } catch {
-                if Task.isCancelled { return nil }
-                trouble.set(Self.cannotStore)
-                log.warning(
-                    "objects cannot be stored; the partitions are held",
-                    [.error: .string("\(error)")]
-                )
-                await pause.wait(on: loop)
-                if Task.isCancelled { return nil }
-            }
-        }
-    }
 }
 
-/// The parts of the sink, in their order: what is read is stored by the part before.
+/// Returns the parts of the sink in order: each part stores the records that the next one reads.
 func sinkParts(
-    _ kafka: KafkaConfiguration,
-    group: String,
-    database: PushDatabase,
-    producer: KafkaProducer,
-    topics: KafkaTopics,
-    runtime: ServiceRuntime
+    of service: HTTPService<Ingest>,
+    _ producer: KafkaProducer
 ) throws -> [any ServicePart] {
-    var kafka = kafka
-    // How soon the topic of a new type is seen; the operator's own value wins.
+    var common = service.configuration.common
+    // The delay until the topic of a new type is seen; the operator's own value wins.
     let refresh = "topic.metadata.refresh.interval.ms"
-    if kafka.properties[refresh] == nil { kafka.properties[refresh] = "3000" }
-    let consumer = try KafkaConsumer(
-        kafka,
-        group: KafkaTopicReader.ingest.group(under: group),
-        topics: KafkaTopicReader.ingest.kafkaTopics(of: topics),
-        // Of many topics, each replica is to have its share of every one.
-        assignment: .even,
+    if common.kafka.properties[refresh] == nil { common.kafka.properties[refresh] = "3000" }
+    let source = try RecordSource(
+        .ingest,
+        under: service.configuration.own.groupID,
+        common,
         maximumBatch: 4000,
         maximumOutstanding: 16_000,
-        on: runtime.mainLoop,
-        log: runtime.log,
-        metrics: runtime.metrics
+        // With many topics, each replica must have its share of every one.
+        assignment: .even,
+        in: service.runtime
     )
-    let former = FormerGroup(of: .ingest, under: group, kafka, topics, runtime)
     return [
-        IngestSink(
-            consumer: consumer,
-            producer: producer,
-            database: database,
-            topics: topics,
-            on: runtime.mainLoop,
-            log: runtime.log,
-            metrics: runtime.metrics
-        ),
-        Part("sink consumer", notReady: consumer.notReadyReason) {
-            try await database.untilReady()
-            await former.inheritPositions()
-            if Task.isCancelled { return }
-            try await consumer.run()
-        },
+        sink(source.consumer, producer, service.database, common.topics, in: service.runtime),
+        source.part("sink consumer", after: service.database),
     ]
+}
+
+func sink(
+    _ consumer: KafkaConsumer,
+    _ producer: KafkaProducer,
+    _ database: PushDatabase,
+    _ topics: KafkaTopics,
+    in runtime: ServiceRuntime
+) -> RecordConsumer {
+    let retry = RecordRetry(cannot: "objects cannot be stored", in: runtime)
+    let sink = IngestSink(database: database, topics: topics, retry: retry, in: runtime)
+    return RecordConsumer(
+        "ingest-sink",
+        of: consumer,
+        deadLetters: DeadLetterWriter(producer, topics: topics, in: runtime),
+        retry: retry
+    ) { records in await sink.store(records) }
 }

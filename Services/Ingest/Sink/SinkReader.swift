@@ -1,21 +1,20 @@
 import Cryptography
+import IngestStorage
 import JSON
 import Kafka
 import PushCore
 import PushEvents
-import PushStorage
 
-/// What a record of a topic of objects says, as far as the sink must know: the object itself is kept as it
-/// came.
+/// Reads from a record of objects what the sink needs; the object itself is stored as it came.
 struct SinkReader: Sendable {
     let topics: KafkaTopics
 
-    /// Before this nothing was received: 2020-01-01.
+    /// The earliest time of receipt: 2020-01-01.
     private static let earliest = Instant(milliseconds: 1_577_836_800_000)
-    /// How far ahead of ours the clock may be of who has received an object.
+    /// The most by which the clock of a receiver may be ahead of ours.
     private static let clockDifference: Int64 = 3_600_000
 
-    /// The app and the type's name; `nil` where no app is named.
+    /// Returns the app and the type's name; `nil` if no app is named.
     func type(of record: KafkaRecord) -> (app: String, type: String)? {
         guard let app = header("app", record), !app.isEmpty, !app.utf8.contains(0) else {
             return nil
@@ -25,7 +24,7 @@ struct SinkReader: Sendable {
 
     func unknownType(of record: KafkaRecord) -> DeadLetterReason {
         guard let (app, type) = type(of: record) else {
-            return DeadLetterReason(.missingApp, "no header app says whose object it is")
+            return DeadLetterReason(.missingApp, "the header app is missing")
         }
         return DeadLetterReason(
             .unknownType,
@@ -33,14 +32,14 @@ struct SinkReader: Sendable {
         )
     }
 
-    /// The object of a record, to be stored.
+    /// Returns the object of a record, to be stored.
     func object(
         of record: KafkaRecord,
-        _ known: SinkTypes.Known,
+        _ known: SinkTypeCache.Known,
         now: Instant
     ) throws(DeadLetterReason) -> SinkObject {
         guard let (app, name) = type(of: record),
-            let type = known[SinkTypes.Name(app: app, type: name)]
+            let type = known[SinkTypeCache.Name(app: app, type: name)]
         else { throw unknownType(of: record) }
         guard let value = record.value, !value.isEmpty else {
             throw DeadLetterReason(.emptyValue, "the record has no value")
@@ -66,7 +65,7 @@ struct SinkReader: Sendable {
         record.headers.first { $0.name == name }.map { String(decoding: $0.value, as: UTF8.self) }
     }
 
-    /// By the header, else by the record, where they can be true.
+    /// Returns the header's time, else the record's, if it is plausible; else now.
     private func receivedAt(_ record: KafkaRecord, now: Instant) -> Instant {
         let latest = now.adding(milliseconds: Self.clockDifference)
         let told = header("received.at", record).flatMap(Instant.init(iso8601:))
@@ -78,14 +77,14 @@ struct SinkReader: Sendable {
 
     private struct Fields {
         var id: String?
-        /// By the places of the type's subjects.
+        /// The names of subjects, in the order of the type's `subjects`.
         var named: [String?]
         var report = Report()
 
         var subjects: [String] { named.compactMap { $0 } }
     }
 
-    /// What `PushOpened` and `PushReceived` say.
+    /// The fields of `PushOpened` and `PushReceived`.
     private struct Report {
         var pushID: String?
         var eventID: String?
@@ -93,7 +92,7 @@ struct SinkReader: Sendable {
         var installation: String?
 
         func receipt(of type: StoredIngestType, _ app: String) -> SinkReceipt? {
-            let kind: SinkReceipt.Kind
+            let kind: ReceiptKind
             switch type.app == nil ? BuiltInIngestType(rawValue: type.name) : nil {
             case .pushOpened: kind = .opened
             case .pushReceived: kind = .received
@@ -116,7 +115,7 @@ struct SinkReader: Sendable {
         }
     }
 
-    /// Of a key that comes twice the last counts, as in Postgres.
+    /// Reads the fields; the last of a repeated key counts, as in Postgres.
     private static func fields(
         of value: [UInt8],
         _ type: StoredIngestType
@@ -154,7 +153,7 @@ struct SinkReader: Sendable {
         return fields
     }
 
-    /// As Postgres gives it for a text.
+    /// Returns a value as Postgres converts it to text.
     private static func text(of value: JSONValue) -> String? {
         value.string ?? value.integer.map(String.init)
     }

@@ -1,5 +1,5 @@
-/// An error as Azure's clients read it: `Error` with `Code` before `Detail`, no prefix, no attribute,
-/// under every status but 2xx.
+/// An error in the form of Azure's clients: `Error` with `Code` before `Detail`, no prefix, no attribute,
+/// under every status except 2xx.
 struct AzureError: Error, Equatable, CustomStringConvertible {
     let status: Int
     /// Shown to the client.
@@ -10,7 +10,7 @@ struct AzureError: Error, Equatable, CustomStringConvertible {
         self.description = description
     }
 
-    /// One text for everything that is wrong with a token: who guesses learns nothing.
+    /// One message for any invalid token: an attacker who guesses learns nothing.
     static let badToken = AzureError(
         status: 401,
         "InvalidSignature: The token has an invalid signature."

@@ -1,6 +1,6 @@
-/// What a shared access key lets its holder do, each right including those before it.
+/// The rights of a shared access key; each includes those before it.
 enum AzureRight: Sendable {
-    /// Register a device, and read what it registered.
+    /// Register a device, and read its registration.
     case listen
     case send
     case manage

@@ -1,5 +1,6 @@
-import Door
+import Gateway
 import HTTPServer
+import InstallationStorage
 import Outbox
 import PushCore
 import PushStorage
@@ -14,7 +15,7 @@ extension AzureSurface {
 
     func answer(to refusal: Refusal, _ request: HTTPServerRequest) -> HTTPServerResponse {
         var headers: HTTPHeaders = [:]
-        // Such as `Retry-After`, without which SDKs do not try again.
+        // Such as `Retry-After`, without which SDKs do not retry.
         if case .problem(let problem) = refusal { headers = problem.headers }
         return AzureTracking(request).response(to: AzureError(refusal), headers: headers)
     }
@@ -29,7 +30,7 @@ extension AzureSurface {
             case let error as PushTooLarge: AzureError(status: 413, error.description)
             case let error as TagExpressionError: AzureError(error.description)
             case let error as PageTooLarge: AzureError(error.description)
-            case is TooManyWaiting:
+            case is TooManyScheduled:
                 AzureError(status: 403, "too many notifications of this hub wait for their time")
             default: nil
             }
@@ -51,7 +52,7 @@ extension AzureError {
                 status: problem.status,
                 problem.detail.isEmpty ? statusText(problem.status) : problem.detail
             )
-        case .valueRefused: self.init("a value cannot be kept, or compared with")
+        case .valueRefused: self.init("a value cannot be stored or compared")
         case .tookTooLong, .unavailable:
             self.init(status: 503, "The service cannot answer now; try again.")
         case .failed: self.init(status: 500, "Internal error.")

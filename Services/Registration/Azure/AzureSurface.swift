@@ -1,13 +1,13 @@
 import Cryptography
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import Observability
 import PushCore
-import PushStorage
+import Storage
 
-/// Azure Notification Hubs' REST API at the root of the host, `/{hub}/…`: a hub is an app, its name
-/// the app's id without case.
+/// Azure Notification Hubs' REST API at the root of the host, `/{hub}/…`: a hub is an app, and its name is
+/// the app's id in any case.
 ///
 /// `DefaultListenSharedAccessSignature` is the app key, `DefaultFullSharedAccessSignature` the master
 /// key. One value a loop, over that loop's database.
@@ -18,11 +18,11 @@ struct AzureSurface: Surface {
 
     static let listenKeyName = "DefaultListenSharedAccessSignature"
     static let fullKeyName = "DefaultFullSharedAccessSignature"
-    /// Of a message, and of an installation.
+    /// The limit of a message, and of an installation.
     static let maximumBodyBytes = 64 * 1024
 
     /// The second segments of this surface's paths, in lower case.
-    private static let collections: TextSet = [
+    private static let collections: ExactStringSet = [
         "installations", "messages", "schedulednotifications", "registrations", "registrationids",
         "tags", "jobs", "feedbackcontainer", "feedback",
     ]
@@ -37,7 +37,7 @@ struct AzureSurface: Surface {
         installationRoutes + registrationRoutes + messageRoutes + feedbackRoutes + refusals
     }
 
-    /// Bulk jobs: a clear "not supported", which clients do not repeat.
+    /// Bulk jobs: a clear "not supported", which clients do not retry.
     private var refusals: [SurfaceRoute] {
         ["jobs", "jobs/:id"].flatMap { path in
             [HTTPMethod.get, .post, .put, .delete, .patch].flatMap { method in
@@ -47,7 +47,7 @@ struct AzureSurface: Surface {
         }
     }
 
-    /// A route behind the caller's token, with and without a slash at its end.
+    /// Returns a route that requires the caller's token, with and without a trailing slash.
     func on(
         _ method: HTTPMethod,
         _ path: String,
@@ -74,7 +74,7 @@ struct AzureSurface: Surface {
         }
     }
 
-    /// Of two that say different things nobody can tell which is meant.
+    /// The headers that must not be repeated: of two values, neither is certain.
     private static let singleHeaders = [
         "Authorization", "ServiceBusNotification-Format", "ServiceBusNotification-Tags",
         "ServiceBusNotification-DeviceHandle", "ServiceBusNotification-ScheduleTime",
@@ -88,7 +88,7 @@ struct AzureSurface: Surface {
         }
     }
 
-    func proof(of request: HTTPServerRequest, _ visit: Visit) throws -> Proof {
+    func proof(of request: HTTPServerRequest, _ visit: RequestContext) throws -> Proof {
         try Self.checkHeaders(request.headers)
         guard let token = SharedAccessToken(authorization: request.header("authorization")),
             !token.isExpired(at: .now()),
@@ -120,7 +120,7 @@ extension Caller {
 }
 
 extension HTTPServerRequest {
-    /// Whether a query parameter is there and not switched off: `?direct` and `?direct=true`.
+    /// Whether a query parameter is present and not off: `?direct` and `?direct=true`.
     func isSwitchedOn(_ name: String) -> Bool {
         guard let value = queryValue(name) else { return false }
         return !["false", "0"].contains(value.lowercased())

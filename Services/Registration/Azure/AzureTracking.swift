@@ -2,7 +2,7 @@ import Cryptography
 import HTTPServer
 import PushCore
 
-/// What a call is known by, to its caller and in both answer headers.
+/// The id of a call for its client, in both response headers.
 struct AzureTracking: Sendable {
     private let id: String
 
@@ -33,7 +33,7 @@ struct AzureTracking: Sendable {
         return sign(response)
     }
 
-    /// `11/7/2018 12:18:37 AM`, as the original writes it.
+    /// Returns `11/7/2018 12:18:37 AM`, the format of the original.
     private static func time(_ now: Instant) -> String {
         let text = Array(now.iso8601.utf8)
         func number(_ range: Range<Int>) -> Int {

@@ -1,6 +1,6 @@
 import HTTPServer
 
-/// XML as it is answered.
+/// The XML of responses.
 enum AzureXML {
     static func response(_ body: String, status: Int) -> HTTPServerResponse {
         HTTPServerResponse(
@@ -14,8 +14,7 @@ enum AzureXML {
         "<\(name)>\(escaped(text))</\(name)>"
     }
 
-    /// What XML 1.0 cannot hold at all is replaced.
-    /// A text without the characters that XML 1.0 cannot hold, escaped or not.
+    /// Replaces the characters that XML 1.0 cannot contain, escaped or not.
     static func representable(_ text: String) -> String {
         var result = ""
         for scalar in text.unicodeScalars {

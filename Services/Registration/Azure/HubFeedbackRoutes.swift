@@ -1,11 +1,11 @@
 import Cryptography
-import Door
+import Gateway
 import HTTPServer
+import InstallationStorage
 import JSON
 import PushCore
-import PushStorage
 
-/// The channels that the push services called dead.
+/// The channels that push services reported as dead.
 extension AzureSurface {
     var feedbackRoutes: [SurfaceRoute] {
         on(.get, "feedbackcontainer", .manage) { request, caller in
@@ -20,7 +20,7 @@ extension AzureSurface {
                 "\(request.outsideBase)/\(hub)/feedback?se=\(expiry)&sig=\(signature)"
             )
         } + [
-            // Its address is its credential, as that of the original's container is.
+            // The URL is its own credential, as that of the original's container is.
             SurfaceRoute(
                 .get,
                 "/:hub/feedback",
@@ -33,18 +33,18 @@ extension AzureSurface {
         ]
     }
 
-    /// Seconds.
+    /// The lifetime of a URL, in seconds.
     private static let feedbackLifetime: Int64 = 3600
     private static let feedbackPage = 10_000
 
-    /// A hub has one name, whatever its case.
+    /// Signs the name of a hub, which is the same in any case, and the expiry.
     private static func signature(hub: String, expiry: String, key: String) -> String {
         let message = Array("carillon feedback\n\(AppID.folded(hub))\n\(expiry)".utf8)
         return Base64.encodeURL(hmacSHA256(key: Array(key.utf8), message))
     }
 
-    /// Whoever has the address that the master key was given may read it: the door counts who guesses
-    /// one, and writes down who had it.
+    /// Returns the proof of a URL that was issued to the master key: any client that has it may read. The
+    /// gateway counts guesses and audits readers.
     private static func feedbackProof(_ request: HTTPServerRequest) throws(AzureError) -> Proof {
         let hub = request.pathParameters["hub"] ?? ""
         let expiry = request.queryValue("se") ?? ""
@@ -57,7 +57,7 @@ extension AzureSurface {
         }
     }
 
-    /// A line of JSON for each dead channel, the latest first.
+    /// Returns a line of JSON for each dead channel, the latest first.
     private func feedback(of app: String) async throws -> HTTPServerResponse {
         let dead = try await database.installations.deadChannels(
             app: app,

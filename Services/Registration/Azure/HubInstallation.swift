@@ -2,13 +2,13 @@ import JSON
 import PushCore
 import XML
 
-/// The platforms that an installation of Azure's may name.
+/// The platforms of Azure's installations.
 enum HubPlatform: String, Sendable {
     case apns, gcm, fcm, fcmv1, wns, mpns, adm, baidu, browser, xiaomi
 
     init?(name: String) { self.init(rawValue: name.lowercased()) }
 
-    /// Which provider of ours reaches it; `nil`: none.
+    /// The provider of ours that reaches it; `nil` if none does.
     var provider: Platform? {
         switch self {
         case .apns: .apns
@@ -19,7 +19,7 @@ enum HubPlatform: String, Sendable {
         }
     }
 
-    /// As LeanCloud's surface calls such a device.
+    /// The device type of LeanCloud's surface.
     fileprivate var deviceType: String {
         switch self {
         case .apns: "ios"
@@ -73,16 +73,16 @@ struct HubChannel: Equatable, Sendable {
     }
 }
 
-/// An installation as Azure's clients write and read it, and how it stands in ours.
+/// An installation in the form of Azure's clients, and its mapping to ours.
 struct HubInstallation: Equatable, Sendable {
     var id: String
     var userID: String?
     var platform: HubPlatform
     var channel: HubChannel
-    var secondaryTiles: TextMap<HubChannel> = [:]
+    var secondaryTiles: ExactStringMap<HubChannel> = [:]
     var pushVariables: JSONObject = [:]
     var expirationTime: String?
-    /// Of a registration of the older model; `nil` for an installation.
+    /// The data of a registration of the older model; `nil` for an installation.
     var registration: HubRegistration?
 
     static let noExpiry = "9999-12-31T23:59:59.9999999Z"
@@ -101,7 +101,7 @@ struct HubInstallation: Equatable, Sendable {
 
     // MARK: From a client
 
-    /// The body of a `PUT`. `null` counts as absent; what is not known passes unread.
+    /// Parses the body of a `PUT`. `null` counts as absent; unknown members are ignored.
     init(_ body: JSONObject, id: String) throws(AzureError) {
         let body = body.filtered
         guard let stated = body["installationId"] else {
@@ -112,7 +112,7 @@ struct HubInstallation: Equatable, Sendable {
         }
         guard let name = body["platform"]?.string else { throw AzureError("platform is missing") }
         guard let platform = HubPlatform(name: name) else {
-            throw AzureError("platform is none that an installation can have")
+            throw AzureError("unknown platform")
         }
         self.id = id
         self.platform = platform
@@ -138,8 +138,8 @@ struct HubInstallation: Equatable, Sendable {
         return text
     }
 
-    /// What holds of the whole, however it came to be. The headers of templates that were kept
-    /// `before` were judged then.
+    /// Validates the whole installation, whatever its source. The headers of templates that were stored
+    /// `before` were validated then.
     func check(before: HubInstallation? = nil) throws(AzureError) {
         try check(channel, isTile: false, before: before?.channel)
         guard secondaryTiles.count <= Self.maximumTiles else {
@@ -196,9 +196,9 @@ struct HubInstallation: Equatable, Sendable {
         }
     }
 
-    /// What the push service would not be sent is refused here, where somebody reads the answer.
+    /// Refuses headers that would not be sent to the push service here, where the client reads the response.
     private func check(headers: JSONObject, of template: String) throws(AzureError) {
-        var known: TextSet = []
+        var known: ExactStringSet = []
         for (name, value) in headers {
             let path = "templates.\(template).headers.\(name.prefix(60))"
             let name = name.lowercased()
@@ -224,7 +224,8 @@ struct HubInstallation: Equatable, Sendable {
         }
     }
 
-    /// In lower case. Where none is sent, as in Google's messages, any is stored.
+    /// Whether the platform has this header, in lower case. If no headers are sent, as in Google's messages,
+    /// any is stored.
     private func takes(header name: String) -> Bool {
         switch platform {
         case .apns:
@@ -236,7 +237,7 @@ struct HubInstallation: Equatable, Sendable {
         }
     }
 
-    /// What another surface's client calls a channel may stay; no tag expression names it.
+    /// Validates tags. A channel name of another surface's client may stay; no tag expression matches it.
     private static func check(tags: [String], before: [String]) throws(AzureError) {
         guard tags.count <= maximumTags else {
             throw AzureError("tags holds more than \(maximumTags) tags")
@@ -269,7 +270,7 @@ struct HubInstallation: Equatable, Sendable {
 
     private static func isAlphanumeric(_ byte: UInt8) -> Bool { ASCII.isAlphanumeric(byte) }
 
-    // MARK: As it is read
+    // MARK: For clients
 
     func object(isExpired: Bool) -> JSONObject {
         var object: JSONObject = [
@@ -294,7 +295,8 @@ struct HubInstallation: Equatable, Sendable {
 
     // MARK: In an installation of ours
 
-    /// What of an installation Azure's clients see. One that another surface made has a platform too.
+    /// Reads the part of an installation that Azure's clients see. One of another surface has a platform,
+    /// too.
     init(_ installation: Installation) {
         let kept = installation.fields[HubTemplate.field]?.object ?? [:]
         id = installation.installationID ?? installation.objectID
@@ -328,10 +330,10 @@ struct HubInstallation: Equatable, Sendable {
         registration = HubRegistration(kept: kept["registration"])
     }
 
-    /// Puts it into the fields of an installation; what other surfaces keep there stays.
+    /// Writes it into the fields of an installation; the fields of other surfaces stay.
     ///
     /// - Returns: The names of the fields that it set.
-    func write(to object: inout JSONObject, provider: Platform?) -> TextSet {
+    func write(to object: inout JSONObject, provider: Platform?) -> ExactStringSet {
         object["installationId"] = .string(id)
         // A Mac stays a Mac.
         if provider == nil || provider != platform.provider || object["deviceType"] == "" {
@@ -358,12 +360,12 @@ struct HubInstallation: Equatable, Sendable {
         )
     }
 
-    /// What says how a device is reached.
-    static let routeFields: TextSet = [
+    /// The fields that say how a device is reached.
+    static let routeFields: ExactStringSet = [
         "deviceType", "deviceToken", "registrationId", "subscriptionUri", "pushType",
     ]
 
-    /// After it the device is sent nothing.
+    /// The time after which nothing is sent to the device.
     var expiresAt: Instant? { expirationTime.flatMap(HubJSON.instant) }
 
     /// The year 9000.
@@ -374,13 +376,13 @@ struct HubInstallation: Equatable, Sendable {
         if platform.provider == nil { kept["pushChannel"] = channel.pushChannel }
         if let expirationTime { kept["expirationTime"] = .string(expirationTime) }
         if let registration { kept["registration"] = registration.kept }
-        // Only of a time that may come are there to be looked for.
+        // Indexed only if the time can come.
         if let expiresAt, expiresAt < Self.farFuture {
             kept["expiresAt"] = .integer(expiresAt.milliseconds)
         }
         if !pushVariables.isEmpty { kept["pushVariables"] = .object(pushVariables) }
         if !channel.templates.isEmpty {
-            // The name of a registration's template is no tag.
+            // The name of a registration's template is not a tag.
             kept["templates"] = .object(
                 registration == nil
                     ? channel.keptTemplates : channel.keptTemplates(areNamesTags: false)
@@ -403,7 +405,7 @@ struct HubInstallation: Equatable, Sendable {
 }
 
 extension HubChannel {
-    /// `path` is that of the object in the body, with a point at its end.
+    /// Parses a channel. `path` is that of the object in the body, with a point at its end.
     init(_ object: JSONObject, in path: String) throws(AzureError) {
         let object = object.filtered
         guard let pushChannel = object["pushChannel"] else {
@@ -437,7 +439,7 @@ extension HubChannel {
         return kept
     }
 
-    /// Whether a text of a template is filled with a send's words.
+    /// Whether a template's text is filled with the properties of a send.
     static func isExpression(_ text: String) -> Bool {
         let text = text.drop { $0.isWhitespace }
         return ["$(", "#(", "%(", ".(", "{", "'", "\""].contains { text.hasPrefix($0) }
@@ -473,7 +475,7 @@ extension HubChannel.Template {
         headers = kept["headers"]?.object ?? [:]
         expiry = kept["expiry"]?.string
         let name = kept["name"]?.string
-        // Its own name is there for those who ask for it as a tag, and is no tag of the client's.
+        // The template's name is stored as a tag for tag expressions; it is not one of the client's tags.
         tags = (kept["tags"]?.array ?? []).compactMap(\.string).filter { $0 != name }
     }
 
@@ -483,7 +485,7 @@ extension HubChannel.Template {
         return kept
     }
 
-    /// As it is read: with its own name among its tags.
+    /// Returns the form for clients: with its own name among its tags.
     fileprivate func object(named name: String) -> JSONObject {
         var object: JSONObject = ["body": .string(body)]
         if !headers.isEmpty { object["headers"] = .object(headers) }
@@ -494,7 +496,7 @@ extension HubChannel.Template {
     }
 }
 
-/// Reads the pieces of Azure's JSON; errors name the path, never a value.
+/// Parses the parts of Azure's JSON; errors name the path, never a value.
 enum HubJSON {
     static func object(_ value: JSONValue?, _ path: String) throws(AzureError) -> JSONObject {
         guard let value else { return [:] }
@@ -510,14 +512,14 @@ enum HubJSON {
         return headers
     }
 
-    /// Each once, in the order given.
+    /// Parses tags: each once, in the given order.
     static func tags(_ value: JSONValue?, _ path: String) throws(AzureError) -> [String] {
         guard let value else { return [] }
         guard let list = value.array else {
             throw AzureError("\(path) must be an array of strings")
         }
         var tags: [String] = []
-        var known: TextSet = []
+        var known: ExactStringSet = []
         for entry in list {
             guard let tag = entry.string else {
                 throw AzureError("\(path) must be an array of strings")
@@ -528,7 +530,7 @@ enum HubJSON {
         return tags
     }
 
-    /// - Returns: The time as it came, with a zone.
+    /// - Returns: The time as sent, with a zone.
     static func time(_ value: JSONValue, _ path: String) throws(AzureError) -> String {
         guard let text = value.string, text.utf8.count <= 64, instant(text) != nil else {
             throw AzureError("\(path) must be an ISO 8601 time")
@@ -536,13 +538,13 @@ enum HubJSON {
         return Instant(iso8601: text) == nil ? text + "Z" : text
     }
 
-    /// A time without a zone is meant in UTC.
+    /// Parses a time; without a zone it is in UTC.
     static func instant(_ text: String) -> Instant? {
         Instant(iso8601: text) ?? Instant(iso8601: text + "Z")
     }
 }
 
 extension JSONObject {
-    /// Without the members that are null.
+    /// The object without members that are null.
     var filtered: JSONObject { JSONObject(filter { !$0.value.isNull }.map { ($0.key, $0.value) }) }
 }

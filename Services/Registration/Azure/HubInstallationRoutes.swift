@@ -1,10 +1,10 @@
 import Cryptography
-import Door
+import Gateway
 import HTTPServer
+import InstallationStorage
 import JSON
 import Observability
 import PushCore
-import PushStorage
 
 extension AzureSurface {
     var installationRoutes: [SurfaceRoute] {
@@ -15,7 +15,8 @@ extension AzureSurface {
             + on(.delete, path, .listen) { try await delete($0, $1) }
     }
 
-    /// Creates, or replaces what Azure's clients see of it; what other surfaces keep there stays.
+    /// Creates an installation, or replaces the part that Azure's clients see; the fields of other surfaces
+    /// stay.
     private func put(
         _ request: HTTPServerRequest,
         _ caller: Caller
@@ -33,14 +34,14 @@ extension AzureSurface {
         return .empty(200)
     }
 
-    /// Applied to what is there under its lock, so that patches that come at once all count.
+    /// Applies a patch to the stored installation under its lock, so that concurrent patches all count.
     private func patch(
         _ request: HTTPServerRequest,
         _ caller: Caller
     ) async throws -> HTTPServerResponse {
         let patch = try InstallationPatch(try request.hubJSON())
         let id = try request.installationID()
-        // The channel that comes out of it must be locked before the row is read for good.
+        // The resulting channel must be locked before the final read of the row.
         for _ in 1...Self.maximumAttempts {
             guard let found = try await find(id, of: caller.appID), !found.isHubRegistration else {
                 throw AzureError.installationNotFound
@@ -55,11 +56,11 @@ extension AzureSurface {
                     wanted.id = id
                     let isAsLocked =
                         wanted.platform == platform && wanted.channel.pushChannel == channel
-                    guard isAsLocked || !patch.namesChannel else { throw ChangedMeanwhile() }
+                    guard isAsLocked || !patch.namesChannel else { throw ConcurrentChange() }
                     return (existing, wanted)
                 }
                 return .empty(200)
-            } catch is ChangedMeanwhile {
+            } catch is ConcurrentChange {
                 continue
             }
         }
@@ -70,7 +71,7 @@ extension AzureSurface {
         )
     }
 
-    private struct ChangedMeanwhile: Error {}
+    private struct ConcurrentChange: Error {}
 
     private static let maximumAttempts = 10
 
@@ -112,17 +113,18 @@ extension AzureSurface {
         return try await database.installations.query(app: app, filter, limit: 1).first
     }
 
-    /// `make` gets the installation that is there, under its lock, and returns it with what Azure's
-    /// clients are to see of it. Only who names a channel gets it from whoever has it.
+    /// Saves an installation. `make` gets the stored installation, under its lock, and returns it with the
+    /// part that Azure's clients see. Only a caller that names a channel takes it over from its present
+    /// owner.
     ///
     /// - Parameters:
-    ///   - expected: What `make` will return, but for what changes meanwhile: the names of its
-    ///     templates are written down, its id and its channel are locked.
-    ///   - caller: The app's.
-    ///   - namesChannel: Whether the caller does.
+    ///   - expected: The result of `make`, except for concurrent changes: the names of its templates are
+    ///     recorded, its id and its channel are locked.
+    ///   - caller: The app's caller.
+    ///   - namesChannel: Whether the caller names the channel.
     ///   - make: May be called again.
-    /// - Returns: What is stored.
-    /// - Throws: What `make` throws; `AzureError`, `InstallationError`, `StorageError`.
+    /// - Returns: The stored installation.
+    /// - Throws: The error of `make`; `AzureError`, `InstallationError`, `StorageError`.
     @discardableResult
     func save(
         _ expected: HubInstallation,
@@ -134,7 +136,7 @@ extension AzureSurface {
         try await know(expected.channel.templates.map(\.name), caller)
         var object: JSONObject = [:]
         _ = expected.write(to: &object, provider: nil)
-        // A template shares its channel with others, and takes it from none.
+        // A template shares its channel with others, and takes it over from none.
         let isTemplateOnly = expected.registration?.isTemplate ?? false
         if !namesChannel || isTemplateOnly { object = ["installationId": .string(expected.id)] }
         let keys = try Installation.Keys(object)
@@ -170,8 +172,8 @@ extension AzureSurface {
         return kept.installation
     }
 
-    /// - Throws: `AzureError` 403 where the hub has as many names of templates as it may. An app
-    ///   key, which every phone holds, fills only a part of that.
+    /// - Throws: `AzureError` 403 if the hub has reached its limit of template names. An app key, which every
+    ///   phone has, fills only a part of it.
     private func know(_ names: [String], _ caller: Caller) async throws {
         guard !names.isEmpty else { return }
         let limit =

@@ -1,14 +1,14 @@
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
 
-/// What one send of Azure's says, whoever it goes to.
+/// One send of Azure's, for any audience.
 struct HubMessage: Equatable, Sendable {
     enum Format: String, Sendable {
         case apple, gcm, fcmv1, windows, windowsphone, template
 
-        /// `nil` for a template: it goes to all that hold it.
+        /// `nil` for a template: it is sent to all platforms that have it.
         var platform: Platform? {
             switch self {
             case .apple: .apns
@@ -19,10 +19,9 @@ struct HubMessage: Equatable, Sendable {
             }
         }
 
-        /// Which of its platform's installations it is for; `nil`: all. A backend that sends both of
-        /// Google's formats means each device once: who registered for `gcm` (or `fcm`, its later
-        /// name) gets that one, and every other, whichever surface it came by, `fcmv1`, as it is read
-        /// back here.
+        /// The condition on its platform's installations; `nil`: all of them. A backend that sends both of
+        /// Google's formats means each device once: a device that registered for `gcm` (or `fcm`, its later
+        /// name) gets that format, and every other, of any surface, gets `fcmv1`, as it is read back here.
         fileprivate var condition: JSONObject? {
             let legacy = [HubPlatform.gcm, .fcm].map { JSONValue.string($0.rawValue) }
             let platform = HubTemplate.field + ".platform"
@@ -44,16 +43,16 @@ struct HubMessage: Equatable, Sendable {
     let content: Content
     let expiresAt: Instant?
 
-    private static let foreign: TextSet = ["adm", "baidu", "browser", "xiaomi"]
+    private static let foreign: ExactStringSet = ["adm", "baidu", "browser", "xiaomi"]
 
-    /// The headers say the format, and go on to the push service where they are its own.
+    /// Parses a message. The headers name the format; those of the push service are passed on to it.
     ///
     /// - Parameters:
-    ///   - headers: Those of the request.
+    ///   - headers: The request's headers.
     ///   - body: The notification.
-    ///   - contentType: Of the notification; `nil`: the one that the headers name.
+    ///   - contentType: The notification's content type; `nil`: that of the headers.
     ///   - now: The time.
-    /// - Throws: `AzureError` 400, 413, or 501 for a format that is not sent.
+    /// - Throws: `AzureError` 400, 413, or 501 for a format that is not supported.
     init(
         _ headers: HTTPHeaders,
         body: [UInt8],
@@ -92,8 +91,8 @@ struct HubMessage: Equatable, Sendable {
         }
     }
 
-    /// The one that is named. The Java SDK names none where the app sets headers of its own: then a
-    /// header of a push service says it, or the payload's `aps`.
+    /// Returns the named format. The Java SDK names none if the app sets its own headers: then a header of a
+    /// push service decides, or the payload's `aps`.
     private static func format(
         _ headers: HTTPHeaders,
         _ body: [UInt8]
@@ -149,14 +148,14 @@ struct HubMessage: Equatable, Sendable {
         return text
     }
 
-    /// Each device gets an `apns-id` of its own, the same on every attempt: one for all of them
-    /// would name none.
+    /// Returns the content for APNs. Each device gets its own `apns-id`, the same on every attempt: one for
+    /// all devices would identify none.
     private static func apple(
         _ headers: HTTPHeaders,
         _ body: [UInt8]
     ) throws(AzureError) -> JSONObject {
         var apns = passedOn(headers) { $0.hasPrefix("apns-") && $0 != "apns-id" }
-        // .NET's own name for it.
+        // .NET's own name for the priority.
         if apns["apns-priority"] == nil, let priority = headers["x-apns-priority"] {
             apns["apns-priority"] = .string(priority)
         }
@@ -178,7 +177,7 @@ struct HubMessage: Equatable, Sendable {
             throw AzureError("a notification for FCM v1 is an object of message, and nothing else")
         }
         for key in ["token", "topic", "condition", "fid", "name"] where message[key] != nil {
-            throw AzureError("message.\(key) is the send's audience to say")
+            throw AzureError("message.\(key) must not be set: the send selects the audience")
         }
         return envelope
     }
@@ -235,9 +234,9 @@ struct HubMessage: Equatable, Sendable {
     }
 }
 
-/// To whom a send goes.
+/// The audience of a send.
 enum HubAudience: Equatable, Sendable {
-    /// Of the app; an expression, or all of them.
+    /// Devices of the app by a tag expression; `nil`: all of them.
     case tags(String?)
     case tokens([String])
     /// Object ids.
@@ -245,21 +244,21 @@ enum HubAudience: Equatable, Sendable {
 }
 
 extension HubMessage {
-    /// A push request, and the source by which its event is known beside the notification's id.
+    /// A push request, and the source that identifies its event beside the notification's id.
     struct Request: Equatable, Sendable {
         var source: String
         var object: JSONObject
     }
 
-    /// All sources of this surface begin with it.
+    /// The prefix of all sources of this surface.
     static let source = "carillon/azure"
 
-    /// What the send asks the dispatcher for: one push, or one for each name of a template.
+    /// Returns the push requests of a send: one push, or one for each name of a template.
     ///
     /// - Parameters:
-    ///   - audience: To whom; for a template each push finds its own devices among them.
-    ///   - time: When; `nil`: at once.
-    ///   - names: The templates that the app's devices hold.
+    ///   - audience: The audience; for a template each push selects its own devices from it.
+    ///   - time: The time of the send; `nil`: at once.
+    ///   - names: The template names of the app's devices.
     /// - Returns: One for a message of one platform, at least one for a template.
     func requests(
         to audience: HubAudience,
@@ -289,7 +288,7 @@ extension HubMessage {
             }
             return [Request(source: "\(Self.source)/\(format.rawValue)", object: object)]
         case .properties(let properties):
-            // A send that nobody can get is on the books all the same.
+            // A send without any device has a ledger all the same.
             if names.isEmpty {
                 object.removeValue(forKey: "tags")
                 object["installations"] = []

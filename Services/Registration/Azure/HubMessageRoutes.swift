@@ -1,9 +1,11 @@
 import Cryptography
-import Door
+import Gateway
 import HTTPServer
+import InstallationStorage
 import JSON
 import PushCore
 import PushStorage
+import Storage
 
 extension AzureSurface {
     var messageRoutes: [SurfaceRoute] {
@@ -19,12 +21,12 @@ extension AzureSurface {
             + on(.delete, "schedulednotifications/:id", .send) { try await cancel($0, $1) }
     }
 
-    /// A message, and as many tokens as a batch may hold.
+    /// A message, and the tokens of a full batch.
     private static let maximumBatchBytes = 5 * 1024 * 1024
     private static let maximumBatchTokens = 1000
     private static let maximumTestDevices = 10
     private static let maximumLead: Int64 = 7 * 86_400_000
-    /// How long a test send waits for what becomes of it.
+    /// The time for which a test send waits for its outcomes.
     private static let testWait = Duration.seconds(10)
 
     // MARK: Sends
@@ -130,7 +132,7 @@ extension AzureSurface {
         return response
     }
 
-    /// Takes back what still waits for its time.
+    /// Cancels the pushes that still wait for their time.
     private func cancel(
         _ request: HTTPServerRequest,
         _ caller: Caller
@@ -147,7 +149,7 @@ extension AzureSurface {
         return .empty(200)
     }
 
-    // MARK: What becomes of it
+    // MARK: Outcomes
 
     private func telemetry(
         _ request: HTTPServerRequest,
@@ -165,9 +167,9 @@ extension AzureSurface {
         return AzureXML.response(details.xml, status: 200)
     }
 
-    /// The pushes that one send became.
+    /// Returns the pushes of one send.
     ///
-    /// - Throws: `AzureError` 404 where there is none of that id.
+    /// - Throws: `AzureError` 404 if its id is unknown.
     private func group(
         _ request: HTTPServerRequest,
         _ caller: Caller
@@ -211,7 +213,8 @@ extension AzureSurface {
         return Array(found.prefix(Self.maximumTestDevices))
     }
 
-    /// Waits for the outcomes of a test send; what has none within the bound says so.
+    /// Waits for the outcomes of a test send; a delivery that has none within the time limit is shown as
+    /// pending.
     private func outcome(of pushes: [String]) async throws -> HTTPServerResponse {
         let deadline = ContinuousClock.now + Self.testWait
         while true {
@@ -235,8 +238,8 @@ extension AzureSurface {
         return try await database.hubTemplates.names(app: caller.appID)
     }
 
-    /// Accepts the pushes of one send together. A repeat of a send that was accepted a little while
-    /// ago, which a client tells by its request's id, is that send.
+    /// Accepts the pushes of one send together. A repeat of a recent send, recognized by the client's request
+    /// id, is that send.
     private func accept(
         _ message: HubMessage,
         to audience: HubAudience,
@@ -260,7 +263,7 @@ extension AzureSurface {
 }
 
 extension HTTPServerRequest {
-    /// - Throws: `AzureError` for a header that is there and empty: it must not ring every phone.
+    /// - Throws: `AzureError` if the header is present and empty: such a send must not go to every phone.
     fileprivate func tags() throws(AzureError) -> String? {
         guard let tags = header("servicebusnotification-tags") else { return nil }
         do throws(TagExpressionError) {
@@ -271,7 +274,7 @@ extension HTTPServerRequest {
         return tags
     }
 
-    /// An absolute address, whose third and last segments clients take.
+    /// Returns an absolute URL, whose third and last segments clients read.
     func location(_ collection: String, _ id: String) -> String {
         let version = queryValue("api-version") ?? ""
         let isPlain =
@@ -281,11 +284,11 @@ extension HTTPServerRequest {
             + (isPlain ? version : "2015-01")
     }
 
-    /// The id of a send. Where the client gives its request an id, which it keeps when it repeats
-    /// it, the same request is the same send; what differs in any word is another.
+    /// Returns the id of a send. If the client gives its request an id, which a repeat has too, the same
+    /// request is the same send; a request with any difference is another one.
     ///
-    /// - Returns: `own`, which holds for a span of time, and with it those of the spans beside it,
-    ///   in their order: a send and its repeat may fall on both sides of a boundary.
+    /// - Returns: `own`, which is valid for a span of time, and the ids of the neighbouring spans, in order:
+    ///   a send and its repeat may fall on both sides of a boundary.
     fileprivate func notificationIDs(
         app: String,
         now: Instant

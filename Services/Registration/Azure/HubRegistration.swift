@@ -3,12 +3,12 @@ import JSON
 import PushCore
 import XML
 
-/// What a registration has beside an installation: Azure's older model, one channel with tags, or
-/// one channel with tags and one template.
+/// The data of a registration beside its installation: Azure's older model, one channel with tags, or one
+/// channel with tags and one template.
 struct HubRegistration: Equatable, Sendable {
     /// Changes with each write.
     var eTag: Int64 = 0
-    /// Whether it is for template sends only; a native one is reached as an installation is.
+    /// Whether it is for template sends only; a native one is reached like an installation.
     var isTemplate = false
     var templateName: String?
 
@@ -16,7 +16,7 @@ struct HubRegistration: Equatable, Sendable {
     /// is one push for each name.
     static let template = "registration"
 
-    /// As it is stored.
+    /// The stored form.
     var kept: JSONValue {
         var kept: JSONObject = ["eTag": .integer(eTag), "isTemplate": .bool(isTemplate)]
         kept["templateName"] = templateName.map(JSONValue.string)
@@ -42,7 +42,7 @@ extension Installation {
 }
 
 extension HubPlatform {
-    /// As registrations call it; `nil` for those that no registration is kept of.
+    /// The platform's name in registrations; `nil` if registrations do not support it.
     var registrationName: String? {
         switch self {
         case .apns: "Apple"
@@ -56,7 +56,7 @@ extension HubPlatform {
         }
     }
 
-    /// The element, and the name in a filter, of a registration's channel.
+    /// The element of a registration's channel, and its name in a filter.
     var handleName: String? {
         switch self {
         case .apns: "DeviceToken"
@@ -69,7 +69,7 @@ extension HubPlatform {
         }
     }
 
-    /// The element that holds a template's headers.
+    /// The element of a template's headers.
     fileprivate var headersName: String? {
         switch self {
         case .apns: "ApnsHeaders"
@@ -102,13 +102,13 @@ extension HubInstallation {
     private static let suffix = "RegistrationDescription"
     private static let maximumNameBytes = 200
 
-    /// Reads the Atom entry of a `POST` or `PUT`.
+    /// Parses the Atom entry of a `POST` or `PUT`.
     ///
     /// - Parameters:
-    ///   - body: The request's.
-    ///   - contentType: The request's.
-    ///   - id: The registration's.
-    /// - Throws: `AzureError` 400, or 501 for a platform that no registration is kept of.
+    ///   - body: The request's body.
+    ///   - contentType: The request's content type.
+    ///   - id: The registration's id.
+    /// - Throws: `AzureError` 400, or 501 for a platform that registrations do not support.
     init(entry body: [UInt8], contentType: String?, id: String) throws(AzureError) {
         let root: XMLElement
         do throws(XMLError) {
@@ -173,7 +173,7 @@ extension HubInstallation {
             }
             headers[name] = .string(header.value("Value") ?? "")
         }
-        // The iOS SDK's own element for it.
+        // The iOS SDK's own element for the priority.
         let names = headers.map { $0.key.lowercased() }
         if platform == .apns, !names.contains("apns-priority"),
             let priority = description.value("Priority")
@@ -192,7 +192,7 @@ extension HubInstallation {
 }
 
 extension XMLElement {
-    /// The text of a child, without the blanks around it; `nil` for an absent or empty one.
+    /// Returns the trimmed text of a child; `nil` if it is absent or empty.
     fileprivate func value(_ name: String) -> String? {
         child(name).map { $0.text[...].trimmedBlanks }.flatMap { $0.isEmpty ? nil : $0 }
     }
@@ -206,9 +206,9 @@ extension Substring {
     }
 }
 
-// MARK: As it is read
+// MARK: For clients
 
-/// One registration as lists and reads show it: an own one, or a part of an installation.
+/// One registration in lists and reads: an own one, or a part of an installation.
 struct HubRegistrationEntry: Equatable, Sendable {
     let id: String
     let eTag: Int64
@@ -221,12 +221,13 @@ struct HubRegistrationEntry: Equatable, Sendable {
     let createdAt: Instant
     let updatedAt: Instant
 
-    /// Ids of registrations that show parts of an installation begin with it.
+    /// The prefix of ids of registrations that show parts of an installation.
     static let installationPrefix = "i-"
 
-    /// A registration is one entry; an installation one for itself and one for each of its templates.
+    /// Returns one entry for a registration; for an installation one for itself and one for each of its
+    /// templates.
     ///
-    /// - Returns: None for a platform that no registration can have, and none without a channel.
+    /// - Returns: Empty for a platform that registrations do not support, and without a channel.
     static func entries(of installation: Installation) -> [HubRegistrationEntry] {
         let kept = HubInstallation(installation)
         guard kept.platform.registrationName != nil,
@@ -279,7 +280,7 @@ struct HubRegistrationEntry: Equatable, Sendable {
             }
     }
 
-    /// Weak, as the service's are.
+    /// Weak, like those of the original service.
     var entityTag: String { "W/\"\(eTag)\"" }
 
     private static let atom = "http://www.w3.org/2005/Atom"
@@ -288,7 +289,7 @@ struct HubRegistrationEntry: Equatable, Sendable {
 
     /// Writes the entry.
     ///
-    /// - Parameter base: The address of all registrations.
+    /// - Parameter base: The URL of all registrations.
     /// - Returns: An Atom entry.
     func xml(at base: String) -> String {
         let name =
@@ -306,7 +307,7 @@ struct HubRegistrationEntry: Equatable, Sendable {
             + "</content></entry>"
     }
 
-    /// In the order in which .NET's data contract reads them: one that comes late is lost there.
+    /// The elements in the order of .NET's data contract, which ignores one that comes late.
     private var elements: String {
         var xml =
             AzureXML.element("ETag", "\(eTag)")
@@ -318,7 +319,7 @@ struct HubRegistrationEntry: Equatable, Sendable {
         }
         xml += AzureXML.element(platform.handleName ?? "", channel)
         guard let template else { return xml }
-        // A section cannot hold its own end.
+        // A section cannot contain its own end.
         let body = AzureXML.representable(template.body)
             .replacing("]]>", with: "]]]]><![CDATA[>")
         xml += "<BodyTemplate><![CDATA[\(body)]]></BodyTemplate>"
@@ -331,7 +332,7 @@ struct HubRegistrationEntry: Equatable, Sendable {
     }
 
     private func headers(_ template: HubChannel.Template) -> String {
-        // .NET demands this one.
+        // .NET requires this one.
         guard let all = platform.headersName, !template.headers.isEmpty || platform == .wns else {
             return ""
         }
@@ -343,7 +344,7 @@ struct HubRegistrationEntry: Equatable, Sendable {
         return "<\(all)>\(list.joined())</\(all)>"
     }
 
-    /// A page of a list, as an Atom feed.
+    /// Returns a page of a list, as an Atom feed.
     static func feed(_ entries: [HubRegistrationEntry], at base: String, next: String?) -> String {
         let updated = entries.map(\.updatedAt).max() ?? .now()
         var xml =

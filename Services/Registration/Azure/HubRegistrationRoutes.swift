@@ -1,9 +1,9 @@
 import Cryptography
-import Door
+import Gateway
 import HTTPServer
+import InstallationStorage
 import JSON
 import PushCore
-import PushStorage
 
 /// Registrations, the model before installations. A registration is a row of `installations`.
 extension AzureSurface {
@@ -23,7 +23,7 @@ extension AzureSurface {
             }
     }
 
-    /// Phones' SDKs write the collection with a capital.
+    /// SDKs of phones write the collection with a capital.
     private func onRegistrations(
         _ method: HTTPMethod,
         _ path: String,
@@ -44,7 +44,8 @@ extension AzureSurface {
 
     // MARK: One
 
-    /// Who has it may write and read the registration: it cannot be guessed.
+    /// Returns a random id: a client that has it may write and read the registration, so it cannot be
+    /// guessed.
     private static func makeRegistrationID() -> String {
         func number() -> UInt64 { randomBytes(8).reduce(0) { $0 << 8 | UInt64($1) } >> 1 }
         return "\(number())-\(number())-1"
@@ -63,7 +64,7 @@ extension AzureSurface {
         try await save(Self.makeRegistrationID(), .any, request, caller)
     }
 
-    /// Creates or replaces; with `If-Match` it only replaces.
+    /// Creates or replaces a registration; with `If-Match` it only replaces.
     private func putRegistration(
         _ request: HTTPServerRequest,
         _ caller: Caller
@@ -122,7 +123,7 @@ extension AzureSurface {
         return try Self.answer(found, id, request)
     }
 
-    /// Of the installation that a registration shows; `nil` for a registration of its own.
+    /// Returns the id of the installation that a registration shows; `nil` for a registration of its own.
     private static func objectID(_ id: String) -> String? {
         guard id.hasPrefix(HubRegistrationEntry.installationPrefix) else { return nil }
         return String(
@@ -189,7 +190,8 @@ extension AzureSurface {
 
     // MARK: Lists
 
-    /// By channel for whoever has the channel, else for the full key: a list shows every phone.
+    /// Lists registrations: by channel for a client that has it, else for the full key only, as a list shows
+    /// every phone.
     private func listRegistrations(
         _ request: HTTPServerRequest,
         _ caller: Caller
@@ -221,7 +223,7 @@ extension AzureSurface {
             }
             return try await page(.condition(expression.condition()), request, caller) { _ in true }
         }
-        // A template's tags stand beside the device's.
+        // A template's tags are stored beside the device's.
         var arms = [expression.condition()]
         arms.append(
             .field(
@@ -259,7 +261,7 @@ extension AzureSurface {
             try request.query("continuationtoken").map(ListPlace.init(token:)) ?? ListPlace()
         var entries: [HubRegistrationEntry] = []
         var next: ListPlace?
-        // What is not wanted must not end the list.
+        // A page of rows without a match must not end the list.
         while next == nil {
             let rows = try await database.installations.registrations(
                 app: caller.appID,
@@ -279,7 +281,7 @@ extension AzureSurface {
                 if next != nil { break }
             }
             guard rows.count > limit, let last = rows.last else { break }
-            // The last row is read again, past all that it has.
+            // The last row is read again, with all its entries skipped.
             place = ListPlace(objectID: last.objectID, skipped: .max)
         }
         let base = request.registrationsBase
@@ -299,7 +301,7 @@ extension AzureSurface {
 }
 
 extension AzureError {
-    /// Clients make a new id then, and begin anew.
+    /// Clients then create a new id and start again.
     static let registrationGone = AzureError(
         status: 410,
         "The registration id cannot be used; create another"
@@ -310,11 +312,11 @@ extension AzureError {
 
 /// `If-Match`: `*`, `"1"` or `W/"1"`.
 enum ETagMatch: Equatable {
-    /// No condition at all: there need not be one.
+    /// No condition: the registration may be missing.
     case any
     case present
     case exactly(Int64)
-    /// None of ours.
+    /// An ETag that is not ours.
     case never
 
     init(_ header: String) throws(AzureError) {
@@ -331,10 +333,10 @@ enum ETagMatch: Equatable {
         self = Int64(text).map(ETagMatch.exactly) ?? .never
     }
 
-    /// Checks it.
+    /// Checks the condition.
     ///
-    /// - Parameter eTag: Of what is there; `nil`: nothing is.
-    /// - Throws: `AzureError` 404 or 412 where it does not hold.
+    /// - Parameter eTag: The stored ETag; `nil` if the registration is missing.
+    /// - Throws: `AzureError` 404 or 412 if the condition fails.
     func check(_ eTag: Int64?) throws(AzureError) {
         guard self != .any else { return }
         guard let eTag else { throw .registrationNotFound }
@@ -346,10 +348,10 @@ enum ETagMatch: Equatable {
 struct RegistrationFilter: Equatable {
     private let handleName: String
     let platforms: [Platform]
-    /// As stored tokens may be written.
+    /// The possible spellings of stored tokens.
     let tokens: [String]
 
-    /// Reads `DeviceToken eq 'AB'`. Names of properties have no case.
+    /// Parses `DeviceToken eq 'AB'`. Property names are matched in any case.
     init(_ text: String) throws(AzureError) {
         let parts = text.split(separator: " ", maxSplits: 2, omittingEmptySubsequences: true)
         guard parts.count == 3, parts[1].lowercased() == "eq" else {
@@ -358,18 +360,18 @@ struct RegistrationFilter: Equatable {
         var value = parts[2][...]
         while value.last == " " { value.removeLast() }
         guard value.count >= 2, value.first == "'", value.last == "'" else {
-            throw AzureError("the value of $filter must stand in single quotes")
+            throw AzureError("the value of $filter must be in single quotes")
         }
         let token = String(value.dropFirst().dropLast()).replacing("''", with: "'")
         handleName = parts[0].lowercased()
         switch handleName {
         case "devicetoken": platforms = [.apns]
         case "gcmregistrationid", "fcmregistrationid", "fcmv1registrationid": platforms = [.fcm]
-        // .NET's SDK asks so for the channels of all platforms.
+        // .NET's SDK uses this name for the channels of all platforms.
         case "channeluri": platforms = Platform.allCases
         default: throw AzureError("$filter cannot ask for \"\(parts[0].prefix(60))\"")
         }
-        // JavaScript's SDK escapes the value once more.
+        // The JavaScript SDK escapes the value once more.
         var tokens = [token]
         if let decoded = percentDecoded(token) { tokens.append(decoded) }
         self.tokens = (tokens + tokens.map { $0.lowercased() }).withoutRepeats()
@@ -384,13 +386,13 @@ struct RegistrationFilter: Equatable {
     }
 }
 
-/// How far a list has been read.
+/// The position in a list.
 struct ListPlace: Equatable {
     var objectID = ""
-    /// Of the registrations of that row.
+    /// The number of registrations of that row that were read.
     var skipped = 0
 
-    /// For a query as it is: clients do not escape it.
+    /// The token in a query, without escapes: clients do not escape it.
     var token: String { Base64.encodeURL(Array("\(skipped) \(objectID)".utf8)) }
 
     init() {}
@@ -422,7 +424,7 @@ extension HTTPServerRequest {
         return id
     }
 
-    /// The names of a query's parameters have no case.
+    /// Returns a query parameter; its name is matched in any case.
     fileprivate func query(_ name: String) -> String? {
         query.first { $0.name.lowercased() == name }?.value
     }

@@ -1,10 +1,10 @@
-/// Bodies in another charset than UTF-8, which all else here reads.
+/// Bodies in other charsets than UTF-8, which all other code here requires.
 enum HubText {
-    /// Converts a body to UTF-8. One that is valid UTF-8 stays as it is, whatever its label says:
-    /// some clients label UTF-8 as ISO-8859-1.
+    /// Converts a body to UTF-8. A body that is valid UTF-8 stays unchanged, whatever its label says: some
+    /// clients label UTF-8 as ISO-8859-1.
     ///
     /// - Parameters:
-    ///   - body: As it came.
+    ///   - body: The body as sent.
     ///   - contentType: Names the charset; without one the XML declaration does.
     /// - Returns: The body in UTF-8, with an XML declaration that agrees; `body` itself in a charset
     ///   that is not supported.
@@ -25,7 +25,7 @@ enum HubText {
         "iso-8859-1", "iso8859-1", "iso_8859-1", "latin1", "l1",
     ]
 
-    /// The value of `encoding` in an XML declaration.
+    /// Returns the range of the `encoding` in an XML declaration.
     private static func xmlEncoding(_ body: [UInt8]) -> Range<Int>? {
         let start = Array("<?xml".utf8)
         guard body.starts(with: start),

@@ -1,13 +1,13 @@
 import PushCore
 
-/// Times in headers, as Azure's clients write them. UTC where they name no zone.
+/// Times in headers, in the formats of Azure's clients. UTC if they name no zone.
 enum HubTime {
-    /// Reads ISO 8601, or .NET's invariant format `12/25/2026 06:30:00`, with or without `AM` or `PM`.
+    /// Parses ISO 8601, or .NET's invariant format `12/25/2026 06:30:00`, with or without `AM` or `PM`.
     ///
-    /// The Java SDK writes hours of a 12-hour clock and leaves `AM` and `PM` out: a morning that has
-    /// passed is read as the afternoon if that has not.
+    /// The Java SDK writes hours of a 12-hour clock without `AM` and `PM`: a morning that has passed is read
+    /// as the afternoon if that has not.
     ///
-    /// - Returns: `nil` for any other text.
+    /// - Returns: `nil` for any other string.
     static func instant(_ text: String, now: Instant) -> Instant? {
         if let time = HubJSON.instant(text) { return time }
         let parts = text.split(separator: " ", omittingEmptySubsequences: false)

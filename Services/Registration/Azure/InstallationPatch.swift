@@ -1,6 +1,6 @@
 import JSON
 
-/// Azure's JSON-Patch over one installation: all of it, or nothing.
+/// Azure's JSON Patch of one installation, applied whole or not at all.
 struct InstallationPatch: Equatable, Sendable {
     private enum Kind: String {
         case add, remove, replace
@@ -10,7 +10,7 @@ struct InstallationPatch: Equatable, Sendable {
         let kind: Kind
         let path: [String]
         let value: JSONValue?
-        /// For errors.
+        /// The operation's number in errors.
         let number: Int
 
         func problem(_ text: String) -> AzureError {
@@ -52,7 +52,7 @@ struct InstallationPatch: Equatable, Sendable {
         self.operations = operations
     }
 
-    /// Whether it says what the device's channel is.
+    /// Whether an operation names the device's channel.
     var namesChannel: Bool {
         operations.contains { $0.path[0].lowercased() == "pushchannel" }
     }
@@ -70,8 +70,7 @@ struct InstallationPatch: Equatable, Sendable {
         return result
     }
 
-    /// - Throws: `AzureError` 400 for the first operation that cannot be done; nothing is changed
-    ///   then.
+    /// - Throws: `AzureError` 400 for the first operation that is invalid; then nothing is changed.
     func applied(to installation: HubInstallation) throws(AzureError) -> HubInstallation {
         var result = installation
         for operation in operations { try apply(operation, to: &result) }
@@ -128,7 +127,7 @@ struct InstallationPatch: Equatable, Sendable {
             return
         }
         var tile = installation.secondaryTiles[name]
-        // A tile begins with its channel.
+        // A new tile starts with its channel.
         if tile == nil, operation.path[2].lowercased() == "pushchannel", operation.kind != .remove {
             tile = HubChannel(pushChannel: "")
         }
@@ -188,8 +187,8 @@ struct InstallationPatch: Equatable, Sendable {
         }
     }
 
-    /// Tags are named by their text, never by an index; what is added at `-`, the end of the list
-    /// (RFC 6902), is named by its value. One to be taken away that is not there is gone already.
+    /// Applies an operation to tags. A tag is named by its text, never by an index; one added at `-`, the end
+    /// of the list (RFC 6902), by its value. Removing a missing tag succeeds.
     private func apply(
         _ operation: Operation,
         _ path: ArraySlice<String>,
@@ -214,7 +213,7 @@ struct InstallationPatch: Equatable, Sendable {
         return value
     }
 
-    /// The SDKs write structures as text.
+    /// Parses a structure, which the SDKs send as a string.
     private func structure(_ operation: Operation) throws(AzureError) -> JSONValue {
         let value = try value(operation)
         guard let text = value.string else { return value }
@@ -224,7 +223,7 @@ struct InstallationPatch: Equatable, Sendable {
         return parsed
     }
 
-    /// One tag, or a list of them, bare or as text.
+    /// Parses one tag, or a list of them, as JSON or as a string.
     private func tags(_ operation: Operation) throws(AzureError) -> [String] {
         let value = try value(operation)
         if let text = value.string, text.first(where: { !$0.isWhitespace }) != "[" { return [text] }

@@ -1,8 +1,8 @@
-/// A `multipart/mixed` or `multipart/form-data` body as Azure's clients write it, more lenient than RFC 2046 where they are:
-/// blanks around the boundary's `=`, no line end behind the last boundary.
+/// A `multipart/mixed` or `multipart/form-data` body of Azure's clients, parsed more leniently than RFC 2046
+/// where they deviate: blanks around the boundary's `=`, no line end after the last boundary.
 enum MultipartBody {
     struct Part: Equatable, Sendable {
-        /// Of `Content-Disposition: inline; name=…`.
+        /// The name in `Content-Disposition: inline; name=…`.
         var name: String
         var contentType: String?
         var body: [UInt8]
@@ -10,7 +10,7 @@ enum MultipartBody {
 
     private static let maximumParts = 10
 
-    /// - Throws: `AzureError` 400 for what has no boundary, or is not divided by it.
+    /// - Throws: `AzureError` 400 if there is no boundary, or the body is not divided by it.
     static func parse(_ body: [UInt8], contentType: String) throws(AzureError) -> [Part] {
         guard let boundary = parameter("boundary", of: contentType),
             (1...200).contains(boundary.utf8.count)
@@ -36,7 +36,7 @@ enum MultipartBody {
 
     private static func part(_ bytes: ArraySlice<UInt8>) throws(AzureError) -> Part {
         var rest = bytes
-        // What follows a boundary on its line is padding.
+        // The rest of a boundary's line is padding.
         _ = line(&rest)
         var part = Part(name: "", body: [])
         while let text = line(&rest) {
@@ -67,7 +67,7 @@ enum MultipartBody {
         return String(decoding: line, as: UTF8.self)
     }
 
-    /// A parameter of a header's value, with or without quotation marks.
+    /// Returns a parameter of a header's value, with or without quotation marks.
     static func parameter(_ name: String, of value: String) -> String? {
         var isQuoted = false
         let parts = value.split { character in

@@ -2,12 +2,12 @@ import JSON
 import PushCore
 import PushStorage
 
-/// What became of a send, as .NET's data contract reads it: elements in its order, none that is empty.
+/// The progress of a send, in the form of .NET's data contract: elements in its order, and no empty ones.
 struct NotificationDetails {
     let id: String
     let hub: String
     let host: String
-    /// One, or one for each name of a template.
+    /// One push, or one for each name of a template.
     let pushes: [StoredPush]
     let counts: [DeliveryCount]
 
@@ -40,7 +40,7 @@ struct NotificationDetails {
         return source.count > 2 ? String(source[2]) : ""
     }
 
-    /// Of a template the platforms of the devices that it was filled for, as far as they are known.
+    /// The format; for a template the platforms of its devices, as far as they are known.
     private var targetPlatforms: String {
         guard format == HubMessage.Format.template.rawValue else { return format }
         let names: [String] = Platform.allCases.compactMap { platform in
@@ -83,7 +83,7 @@ struct NotificationDetails {
         return xml + "</NotificationDetails>"
     }
 
-    /// The message as the push services get it; of a template its words.
+    /// The message as sent to the push services; for a template its properties.
     private var body: String {
         let request = pushes[0].request
         if let properties = request["template"]?["properties"] { return properties.text }
@@ -112,7 +112,7 @@ struct NotificationDetails {
     }
 }
 
-/// What a test send came to.
+/// The outcomes of a test send.
 struct NotificationOutcome {
     private let rows: [DeliveryRow]
 
@@ -147,7 +147,7 @@ struct NotificationOutcome {
     }
 }
 
-/// Azure's names for how a delivery ended.
+/// Azure's names of outcomes.
 enum HubOutcome: String {
     case success = "Success"
     case wrongToken = "WrongToken"
@@ -163,7 +163,7 @@ enum HubOutcome: String {
     case unreachable = "PnsUnreachable"
     case unknown = "UnknownError"
 
-    /// - Returns: `nil` for what has not ended.
+    /// - Returns: `nil` if the delivery has not ended.
     init?(_ delivery: DeliveryCount) {
         switch delivery.outcome {
         case nil: return nil
@@ -178,7 +178,7 @@ enum HubOutcome: String {
     private static func failed(_ delivery: DeliveryCount) -> HubOutcome {
         let local = delivery.reason.flatMap(LocalFailure.init(reason:))
         if let local, let outcome = HubOutcome(local, status: delivery.status) { return outcome }
-        // Refused here, before any push service was asked, for what the message holds.
+        // Refused here for the message's content, before any request to a push service.
         guard let status = delivery.status else { return .invalidFormat }
         let reason = delivery.reason?.lowercased() ?? ""
         switch (delivery.platform, status, reason) {
@@ -198,7 +198,7 @@ enum HubOutcome: String {
         }
     }
 
-    /// - Returns: `nil` where the status of a token endpoint says more.
+    /// - Returns: `nil` if the status of a token endpoint says more.
     private init?(_ failure: LocalFailure, status: Int?) {
         switch failure {
         case .payloadTooLarge: self = .invalidSize

@@ -3,13 +3,12 @@ import HTTPServer
 import JSON
 import PushCore
 
-/// `Authorization: SharedAccessSignature sr=…&sig=…&se=…&skn=…`, Azure Notification Hubs' proof of
-/// a key.
+/// `Authorization: SharedAccessSignature sr=…&sig=…&se=…&skn=…`, Azure Notification Hubs' proof of a key.
 ///
-/// Each client writes `sr` its own way, so the signature is checked over the text as it came, and
-/// what the text covers afterwards.
+/// Clients write `sr` in different forms, so the signature is verified over the raw string, and then the
+/// resource is compared with the request.
 struct SharedAccessToken: Equatable, Sendable {
-    /// As it came.
+    /// The raw string.
     let resource: String
     let expiry: String
     let signature: String
@@ -17,12 +16,12 @@ struct SharedAccessToken: Equatable, Sendable {
 
     private static let maximumBytes = 8192
 
-    /// - Returns: `nil` for another scheme, and where a field is missing, twice there or unreadable.
+    /// - Returns: `nil` for another scheme, or if a field is missing, repeated or invalid.
     init?(authorization: String?) {
         guard let authorization, authorization.utf8.count <= Self.maximumBytes else { return nil }
         let parts = authorization.split(separator: " ", maxSplits: 1)
         guard parts.count == 2, parts[0].lowercased() == "sharedaccesssignature" else { return nil }
-        var fields: TextMap<String> = [:]
+        var fields: ExactStringMap<String> = [:]
         for field in parts[1].split(separator: "&") {
             let pair = field.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             let name = pair[0].drop { $0 == " " }.lowercased()
@@ -41,7 +40,7 @@ struct SharedAccessToken: Equatable, Sendable {
         self.keyName = keyName
     }
 
-    /// Whether `key` made it. In constant time.
+    /// Whether `key` made the signature. In constant time.
     func isSigned(by key: String) -> Bool {
         let expected = hmacSHA256(key: Array(key.utf8), Array("\(resource)\n\(expiry)".utf8))
         return constantTimeEqual(
@@ -55,8 +54,8 @@ struct SharedAccessToken: Equatable, Sendable {
         return seconds <= now.seconds
     }
 
-    /// Whether what it was made for is the request's address or lies above it: scheme, port, query
-    /// and case aside, by whole segments.
+    /// Whether the token's resource is the request's address or above it: by whole segments, ignoring scheme,
+    /// port, query and case.
     func covers(host: String, path: [String]) -> Bool {
         guard let address = percentDecoded(resource) else { return false }
         var rest = address[...]
@@ -73,7 +72,7 @@ struct SharedAccessToken: Equatable, Sendable {
         return segments.count <= wanted.count && zip(segments, wanted).allSatisfy { $0 == $1 }
     }
 
-    /// Without its port.
+    /// Returns the host without its port.
     private static func hostName(_ authority: Substring) -> String {
         if authority.hasPrefix("["), let end = authority.firstIndex(of: "]") {
             return authority[...end].lowercased()
@@ -82,7 +81,7 @@ struct SharedAccessToken: Equatable, Sendable {
     }
 }
 
-/// A text with its `%xx` undone; `nil` for a broken escape, and for what is no UTF-8 then.
+/// Decodes `%xx` in a string; `nil` if an escape is broken, or the result is not UTF-8.
 func percentDecoded(_ text: String) -> String? {
     var bytes: [UInt8] = []
     var rest = Array(text.utf8)[...]

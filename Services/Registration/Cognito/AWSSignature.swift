@@ -2,10 +2,10 @@ import Cryptography
 import HTTPServer
 import PushCore
 
-/// A request that is signed as AWS' clients do it, version 4, for the service `cognito-sync`.
+/// A request signed like those of AWS' clients, version 4, for the service `cognito-sync`.
 ///
-/// What is signed is taken from the request as it came over the wire, by the list of headers that it
-/// names itself: clients sign different ones. Signatures in the query are not read.
+/// The signed text is built from the request as received, by its own list of signed headers: clients sign
+/// different ones. Signatures in the query are not read.
 ///
 /// - SeeAlso: AWS Signature Version 4; the compat sheet of Cognito Sync, section 9.
 struct AWSSignature: Sendable {
@@ -14,18 +14,18 @@ struct AWSSignature: Sendable {
     private let day: String
     private let region: String
     private let signature: String
-    /// For each canonical form of the query that clients sign.
+    /// The strings to sign, one for each canonical form of the query that clients sign.
     private let textsToSign: [[UInt8]]
     private let date: Instant
 
     private static let algorithm = "AWS4-HMAC-SHA256"
     private static let service = "cognito-sync"
     private static let end = "aws4_request"
-    /// Clocks of devices are wrong; SDKs mend theirs by the answer's `Date`.
+    /// Clocks of devices are wrong; SDKs correct theirs by the response's `Date`.
     private static let maximumDifferenceMilliseconds: Int64 = 5 * 60 * 1000
     private static let maximumBytes = 8192
 
-    /// - Returns: `nil` where it is not signed so, or what is signed is not what came.
+    /// - Returns: `nil` if it has no such signature, or the signed text does not describe this request.
     init?(_ request: HTTPServerRequest) {
         guard let header = request.header("authorization"),
             header.utf8.count <= Self.maximumBytes,
@@ -61,7 +61,7 @@ struct AWSSignature: Sendable {
         }
     }
 
-    /// Whether `secret` made it. In constant time.
+    /// Whether `secret` made the signature. In constant time.
     func isSigned(by secret: String) -> Bool {
         var key = Array("AWS4\(secret)".utf8)
         for part in [day, region, Self.service, Self.end] {
@@ -75,12 +75,12 @@ struct AWSSignature: Sendable {
         return isSigned
     }
 
-    /// Whether it was made within five minutes.
+    /// Whether the signature was made within five minutes.
     func isCurrent(at now: Instant) -> Bool {
         abs(now.milliseconds - date.milliseconds) <= Self.maximumDifferenceMilliseconds
     }
 
-    /// Whether the query holds a signature, as links do that are signed beforehand.
+    /// Whether the query contains a signature, as in presigned links.
     static func isInQuery(of request: HTTPServerRequest) -> Bool {
         request.query.contains { $0.name.lowercased().hasPrefix("x-amz-") }
     }
@@ -103,7 +103,7 @@ struct AWSSignature: Sendable {
         return fields
     }
 
-    /// The host and the time must be signed, and a session's token where there is one.
+    /// Whether enough is signed: the host and the time, and a session's token if there is one.
     private static func isEnough(_ signed: [String], for request: HTTPServerRequest) -> Bool {
         let names = Set(signed)
         return names.count == signed.count && names.isSuperset(of: ["host", "x-amz-date"])
@@ -114,7 +114,7 @@ struct AWSSignature: Sendable {
             && request.headers.all("x-amz-date").count == 1
     }
 
-    /// `20260131T235959Z`.
+    /// Parses `20260131T235959Z`.
     private static func date(_ stamp: String) -> Instant? {
         let bytes = Array(stamp.utf8)
         guard bytes.count == 16, bytes[8] == UInt8(ascii: "T"), bytes[15] == UInt8(ascii: "Z"),
@@ -131,8 +131,8 @@ struct AWSSignature: Sendable {
 
     // MARK: Canonical form
 
-    /// AWS decodes a query and encodes it anew: AWS' SDK for Java 1 sends a blank as `+` and signs
-    /// `%20`. Where that is not what came, the query as it came counts, too.
+    /// Returns the canonical forms. AWS decodes a query and encodes it again: AWS' SDK for Java 1 sends a
+    /// blank as `+` and signs `%20`. If that differs from the received query, the received one is valid, too.
     private static func canonicalForms(
         of request: HTTPServerRequest,
         signed: [String],
@@ -156,7 +156,7 @@ struct AWSSignature: Sendable {
         }
     }
 
-    /// Percent-encoded, but for letters, digits, `-`, `_`, `.`, `~` and what is kept.
+    /// Percent-encodes all bytes except letters, digits, `-`, `_`, `.`, `~` and those in `kept`.
     private static func encoded(_ bytes: [UInt8], keeping kept: String = "") -> String {
         var encoded: [UInt8] = []
         for byte in bytes {
@@ -170,7 +170,7 @@ struct AWSSignature: Sendable {
         return String(decoding: encoded, as: UTF8.self)
     }
 
-    /// Decoded as forms are, where `+` is a blank, and encoded again.
+    /// Decodes a form value, where `+` is a blank, and encodes it again.
     private static func reencoded(_ sent: String) -> String {
         var decoded: [UInt8] = []
         let bytes = Array(sent.utf8)
@@ -190,7 +190,7 @@ struct AWSSignature: Sendable {
         return encoded(decoded)
     }
 
-    /// The pairs in one form, sorted by name and value.
+    /// Returns the pairs in one form, sorted by name and value.
     private static func sorted(_ query: String, _ form: (String) -> String) -> String {
         query.split(separator: "&").map { pair -> (name: String, value: String) in
             let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
@@ -200,7 +200,7 @@ struct AWSSignature: Sendable {
         .map { "\($0.name)=\($0.value)" }.joined(separator: "&")
     }
 
-    /// Without blanks at its ends, and one where several stand.
+    /// Removes blanks at both ends and repeated blanks within.
     private static func trimmed(_ value: String) -> String {
         value.split { $0 == " " || $0 == "\t" }.joined(separator: " ")
     }

@@ -1,8 +1,8 @@
 import HTTPServer
 import JSON
 
-/// An error of Cognito Sync, by the names that its clients make classes of: in the header, and in the
-/// body, as some read the one and some the other.
+/// An error of Cognito Sync, by the name that its clients map to a class: in the header and in the body, as
+/// clients read the one or the other.
 struct CognitoError: Error, Equatable {
     enum Name: String, Sendable {
         case invalidParameter = "InvalidParameterException"
@@ -15,7 +15,7 @@ struct CognitoError: Error, Equatable {
         case invalidConfiguration = "InvalidConfigurationException"
         case duplicateRequest = "DuplicateRequestException"
         case alreadyStreamed = "AlreadyStreamedException"
-        /// No class of any client: for paths that are none of the service's.
+        /// The error of unknown paths; no client has a class for it.
         case unknownOperation = "UnknownOperationException"
 
         var status: Int {

@@ -1,20 +1,20 @@
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
-import PushStorage
+import SyncStorage
 
-/// What a call of Cognito Sync asks, checked as the service's model says. Clients check little of it.
+/// The parameters of a Cognito Sync call, validated by the service's model. Clients check few of them.
 struct CognitoRequest: Sendable {
     private let request: HTTPServerRequest
-    /// Empty where there is no body.
+    /// Empty if there is no body.
     let body: JSONObject
 
     /// A dataset may have 1,024 records, each patch five members.
     private static let maximumValues = BodyLimits.valuesOfClients
     private static let maximumDeviceIDLength = 256
 
-    /// - Throws: `CognitoError` for a body that is no JSON object.
+    /// - Throws: `CognitoError` if the body is not a JSON object.
     init(_ request: HTTPServerRequest) throws(CognitoError) {
         self.request = request
         guard !request.body.isEmpty else {
@@ -35,7 +35,7 @@ struct CognitoRequest: Sendable {
         body = JSONObject(object.filter { !$0.value.isNull }.map { ($0.key, $0.value) })
     }
 
-    /// - Throws: `CognitoError` for a part of the path that is empty, or that clients resolve.
+    /// - Throws: `CognitoError` if a segment of the path is empty, or one that clients resolve.
     static func checkLabels(of request: HTTPServerRequest) throws(CognitoError) {
         for label in request.pathSegments where label.isEmpty || label == "." || label == ".." {
             throw .invalid("A name in the path must not be empty, '.' or '..'")
@@ -90,7 +90,7 @@ struct CognitoRequest: Sendable {
 
     // MARK: The query
 
-    /// A whole number that is not negative; `nil`: it is not asked for.
+    /// Returns a whole number that is not negative; `nil` if the parameter is missing.
     func number(_ name: String) throws(CognitoError) -> Int? {
         guard let text = request.queryValue(name) else { return nil }
         guard let number = Int(text), number >= 0,
@@ -102,7 +102,7 @@ struct CognitoRequest: Sendable {
         return number
     }
 
-    /// How many a page holds: above the most, the most.
+    /// Returns the size of a page, at most `most`.
     func limit(_ most: Int) throws(CognitoError) -> Int {
         guard let asked = try number("maxResults") else { return most }
         guard asked >= 1 else { throw .invalid("maxResults must be at least 1, not \(asked)") }

@@ -1,9 +1,9 @@
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
 import PushEvents
-import PushStorage
+import SyncStorage
 
 /// Datasets and their records.
 extension CognitoSurface {
@@ -66,7 +66,7 @@ extension CognitoSurface {
                 syncCount: count,
                 device: device
             )
-            return DatasetChanged.record(change, topics)
+            return DatasetChangedRecord.record(change, topics)
         }
         return .json(["Records": .array(records.map { .object($0.json) })])
     }
@@ -77,7 +77,7 @@ extension CognitoSurface {
         guard list.count <= SyncLimits.records else {
             throw .invalid("RecordPatches takes at most \(SyncLimits.records)")
         }
-        var keys: TextSet = []
+        var keys: ExactStringSet = []
         var patches: [SyncPatch] = []
         for (index, value) in list.enumerated() {
             let patch = try patch(value, "RecordPatches[\(index)]")
@@ -189,7 +189,7 @@ extension CognitoSurface {
 }
 
 extension Instant {
-    /// As Cognito's clients read times: a number, with milliseconds.
+    /// The form in which Cognito's clients read times: a number of seconds, with milliseconds.
     var epochSeconds: JSONValue { .double(Double(milliseconds) / 1000) }
 }
 

@@ -1,13 +1,14 @@
 import Cryptography
-import Door
+import Gateway
 import HTTPServer
+import InstallationStorage
 import JSON
 import PushCore
-import PushStorage
+import SyncStorage
 
-/// Devices and what they want to hear of.
+/// Devices and their subscriptions.
 extension CognitoSurface {
-    /// Each stands on an installation of the app, found or made by its token.
+    /// Registers a device, with an installation of the app that is found or created by its token.
     func registerDevice(
         _ request: CognitoRequest,
         _ caller: Caller
@@ -62,25 +63,25 @@ extension CognitoSurface {
     }
 }
 
-/// As Cognito's clients call them.
+/// The platforms, by the names of Cognito's clients.
 enum SyncPlatform: String, Sendable {
     case apns = "APNS"
     case apnsSandbox = "APNS_SANDBOX"
     case gcm = "GCM"
-    /// Kept, and reached by nobody.
+    /// Stored, but not sent to.
     case adm = "ADM"
 }
 
 /// A device as it registers itself for an identity.
 struct SyncDevice: Sendable {
-    /// Always the same of the same pool, identity, platform and token.
+    /// Always the same for the same pool, identity, platform and token.
     let id: String
     private let fields: JSONObject
     private let identity: String
 
     private static let maximumTokenBytes = 4096
-    /// What says how a device is reached.
-    private static let routeFields: TextSet = [
+    /// The fields that say how a device is reached.
+    private static let routeFields: ExactStringSet = [
         "deviceType", "deviceToken", "registrationId", "pushType", "apnsEnvironment",
     ]
 
@@ -105,7 +106,7 @@ struct SyncDevice: Sendable {
             }
             fields = ["deviceType": "android", "registrationId": .string(token)]
         case .adm:
-            // It has no provider here, so its installation is found by a name of its own.
+            // It has no provider here, so its installation is found by a name derived from the token.
             let name = Hex.encode(sha256(Array(token.utf8)))
             fields = [
                 "deviceType": "adm", "deviceToken": .string(token),
@@ -122,10 +123,10 @@ struct SyncDevice: Sendable {
         )
     }
 
-    /// What finds the installation that has the token.
+    /// Returns the keys that find the installation with this token.
     func keys() throws(InstallationError) -> Installation.Keys { try Installation.Keys(fields) }
 
-    /// Puts it into an installation; what other surfaces keep there stays.
+    /// Writes the device into an installation; the fields of other surfaces stay.
     func put(into installation: inout Installation, now: Instant) throws(InstallationError) {
         var object = installation.object
         for field in Self.routeFields { object.removeValue(forKey: field) }

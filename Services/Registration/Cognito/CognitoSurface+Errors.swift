@@ -1,8 +1,8 @@
 import Cryptography
-import Door
+import Gateway
 import HTTPServer
 import PushCore
-import PushStorage
+import SyncStorage
 
 extension CognitoSurface {
     func dressed(
@@ -47,7 +47,7 @@ extension CognitoError {
                 .invalidParameter,
                 problem.detail.isEmpty ? statusText(problem.status) : problem.detail
             )
-        case .valueRefused: self.init(.invalidParameter, "A value cannot be kept")
+        case .valueRefused: self.init(.invalidParameter, "A value cannot be stored")
         case .problem, .tookTooLong, .unavailable:
             self.init(.internalError, "The service cannot answer now; try again")
         case .failed: self.init(.internalError, "Internal error")

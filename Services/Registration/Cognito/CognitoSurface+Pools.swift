@@ -1,10 +1,10 @@
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
-import PushStorage
+import SyncStorage
 
-/// Pools: what they keep, how they are set up, and telling everybody at once. A developer's alone.
+/// Pools: their usage, their configuration, and a bulk publish to all devices. For developers only.
 extension CognitoSurface {
     func listPools(_ request: CognitoRequest, _ caller: Caller) async throws -> HTTPServerResponse {
         let limit = try request.limit(SyncLimits.datasetsPage)
@@ -78,7 +78,7 @@ extension CognitoSurface {
         return kept
     }
 
-    /// Changes are told to other systems by Kafka; what was promised otherwise would not be done.
+    /// Changes are published to Kafka only: enabled streams would promise what is not done.
     private static func streams(of request: CognitoRequest) throws(CognitoError) -> JSONObject? {
         guard let value = request.body["CognitoStreams"] else { return nil }
         guard let object = value.object else { throw .invalid("CognitoStreams must be an object") }
@@ -128,7 +128,7 @@ extension CognitoSurface {
 
     // MARK: Events
 
-    /// No functions run here, so none is ever set.
+    /// Functions do not run here, so none is ever set.
     func events(_ request: CognitoRequest, _ caller: Caller) async throws -> HTTPServerResponse {
         _ = try await database.syncPools.find(try request.pool(), app: caller.appID)
         return .json(["Events": [:]])
@@ -161,7 +161,7 @@ extension CognitoSurface {
         do {
             try await database.syncDevices.requirePushing(pool: pool, app: caller.appID)
         } catch SyncRefusal.pushSyncOff {
-            // Of another configuration this operation's clients know nothing.
+            // The clients of this operation know no other configuration error.
             throw CognitoError.invalid("The identity pool is not configured for push sync")
         }
         try await database.syncPools.startBulk(of: pool, app: caller.appID)
@@ -185,9 +185,9 @@ extension CognitoSurface {
     }
 }
 
-/// The rules for names of AWS that pools are set up with. What they name is not looked at.
+/// The rules for the AWS names in a pool's configuration. The named resources are not looked up.
 enum AWSName {
-    /// `arn:aws:sns:[-0-9a-z]+:\d+:app/[A-Z_]+/[a-zA-Z0-9_.-]+`
+    /// Whether a name matches `arn:aws:sns:[-0-9a-z]+:\d+:app/[A-Z_]+/[a-zA-Z0-9_.-]+`.
     static func isApplication(_ name: String) -> Bool {
         let parts = name.split(separator: ":", omittingEmptySubsequences: false)
         guard name.utf8.count <= 2048, parts.count == 6, parts[..<3] == ["arn", "aws", "sns"]
@@ -201,7 +201,7 @@ enum AWSName {
             }
     }
 
-    /// `arn:aws:iam::\d+:role/.*`, 20 to 2048 characters.
+    /// Whether a name matches `arn:aws:iam::\d+:role/.*`, with 20 to 2048 characters.
     static func isRole(_ name: String) -> Bool {
         let parts = name.split(
             separator: ":",

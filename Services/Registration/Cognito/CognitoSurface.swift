@@ -1,10 +1,10 @@
 import Cryptography
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
 import PushEvents
-import PushStorage
+import Storage
 
 /// Amazon Cognito Sync, API version 2014-06-30, under `/identitypools`: datasets that the devices of an
 /// identity share, and a silent push to the others when one changes.
@@ -19,7 +19,7 @@ struct CognitoSurface: Surface {
 
     static let masterSuffix = ":master"
     private static let base = "/identitypools"
-    /// 1 MB of text may be written with six bytes a character.
+    /// A megabyte of text may be written with six bytes a character.
     private static let maximumUpdateBytes = 8 << 20
     private static let maximumBodyBytes = 64 << 10
 
@@ -90,7 +90,8 @@ struct CognitoSurface: Surface {
         )
     }
 
-    /// Clients that leave a name empty, or resolve it in the path, mean something else than they ask.
+    /// A call with an empty name, or with one that clients resolve in the path, reaches another path than it
+    /// means.
     private func nothing(_ method: HTTPMethod) -> SurfaceRoute {
         SurfaceRoute(
             method,
@@ -103,11 +104,11 @@ struct CognitoSurface: Surface {
         )
     }
 
-    func proof(of request: HTTPServerRequest, _ visit: Visit) throws -> Proof {
+    func proof(of request: HTTPServerRequest, _ visit: RequestContext) throws -> Proof {
         try CognitoRequest.checkLabels(of: request)
         guard !AWSSignature.isInQuery(of: request) else { throw Refusal.unauthorized }
         guard request.headers.contains("authorization") else {
-            // Nobody is named: the pool's app says whether that is enough.
+            // Without credentials, the pool's app decides whether that is allowed.
             guard let pool = request.pathParameters["pool"], SyncID.isWellFormed(pool) else {
                 throw Refusal.unauthorized
             }

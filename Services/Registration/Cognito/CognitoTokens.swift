@@ -1,10 +1,10 @@
 import Cryptography
 import JSON
 import PushCore
-import PushStorage
+import SyncStorage
 
-/// Tokens that clients bring back: that a session began, and where a page ended. No row is kept of one;
-/// it is authenticated by a key that all replicas derive from the key ring, for whom it was made.
+/// Tokens that clients return: the start of a session, and the end of a page. They are not stored, but
+/// authenticated by a key that all replicas derive from the key ring, for their owner only.
 struct CognitoTokens: Sendable {
     let keys: KeyRing
 
@@ -23,7 +23,7 @@ struct CognitoTokens: Sendable {
         )
     }
 
-    /// - Throws: `CognitoError` for one that is not of this dataset, or over.
+    /// - Throws: `CognitoError` if the token is not of this dataset, or has expired.
     func checkSession(
         _ token: String?,
         of dataset: SyncDatasetName,
@@ -50,7 +50,7 @@ struct CognitoTokens: Sendable {
         return SyncCursor(syncCount: count, key: key)
     }
 
-    /// Of a list by names.
+    /// Returns the token of a page of a list by names.
     func page(after name: String, of list: [String]) -> String {
         make(["n": .string(name)], Self.context(["list"] + list))
     }
@@ -62,7 +62,7 @@ struct CognitoTokens: Sendable {
         return name
     }
 
-    private static let badPage = CognitoError.invalid("nextToken is none that was given out")
+    private static let badPage = CognitoError.invalid("nextToken is invalid")
 
     // MARK: Form
 
@@ -71,7 +71,7 @@ struct CognitoTokens: Sendable {
         return context([kind, owner.app, owner.pool, owner.identity, dataset.name])
     }
 
-    /// None of the parts has a slash.
+    /// Joins parts by slashes, which they do not contain.
     private static func context(_ parts: [String]) -> String {
         "sync/" + parts.joined(separator: "/")
     }

@@ -1,10 +1,11 @@
 import EventLoop
 import Observability
-import PushStorage
 import ServiceKit
+import Storage
+import SyncStorage
 
-/// Session tokens that were given out, by pool: written down every few seconds. What a crash loses is
-/// some seconds' worth of a figure.
+/// The number of issued session tokens, by pool, stored every few seconds. A crash loses some seconds' worth
+/// of a counter.
 final class SyncSessionCounts: ServicePart {
     let name = "sync-sessions"
     private let database: PushDatabase
@@ -14,7 +15,7 @@ final class SyncSessionCounts: ServicePart {
     nonisolated(unsafe) private var counts: [String: Int] = [:]
 
     private static let wait = Duration.seconds(5)
-    /// While the database is away.
+    /// The limit of pools while the database is not reachable.
     private static let maximumPools = 10_000
 
     init(_ database: PushDatabase, on loop: EventLoop, log: Log) {
@@ -32,7 +33,7 @@ final class SyncSessionCounts: ServicePart {
 
     func run() async throws {
         while (try? await loop.sleep(for: Self.wait)) != nil { await write() }
-        // In a task of its own: this one is cancelled.
+        // In a task of its own, since this one is cancelled.
         await Task(executorPreference: loop) { await self.write() }.value
     }
 

@@ -1,9 +1,9 @@
-import Door
+import Gateway
 import HTTPServer
 import JSON
 
-/// `/batch`: several calls in one. Each goes through its own route with the rights of the whole, one
-/// after the other, as a later one may need what an earlier one saved; each fails by itself.
+/// `/batch`: several calls in one. Each goes through its own route with the rights of the whole, one after
+/// the other, as a later one may need the result of an earlier one; each fails by itself.
 extension LeanCloudSurface {
     var batchRoutes: [LeanCloudRoute] {
         [
@@ -13,9 +13,9 @@ extension LeanCloudSurface {
     }
 
     static let maximumBatch = 1000
-    /// LeanCloud takes 20 MB; what HTTP/2 buffers of one connection is this much.
+    /// LeanCloud accepts 20 MB; HTTP/2 buffers this much of one connection.
     static let maximumBatchBytes = 16 << 20
-    /// What the answers of a batch may come to, as text.
+    /// The limit of all responses of a batch, in bytes of JSON.
     private static let maximumAnswerBytes = 16 << 20
 
     private func batch(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
@@ -42,9 +42,8 @@ extension LeanCloudSurface {
         return LeanCloudAnswer(.array(results))
     }
 
-    /// Saves of objects, each known by the `__internalId` of its body: the answer is keyed by that,
-    /// or by the object id where there is none. The first that fails ends it; those before it are
-    /// done.
+    /// Saves objects, each identified by the `__internalId` of its body: the response is keyed by that, or by
+    /// the object id if it is missing. The first failure ends the batch; earlier saves stay.
     private func batchSave(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
         let requests = try Self.requests(of: call)
         let routes = calls
@@ -107,7 +106,7 @@ extension LeanCloudSurface {
         throw LeanCloudSurface.nothing(at: "/1.1/" + item.segments.joined(separator: "/"))
     }
 
-    /// What one item failed by. Those before it are done, so only a stop fails the whole.
+    /// Returns the error of one item. Earlier items are done, so only a stop fails the whole batch.
     private static func told(_ error: any Error) throws -> LeanCloudError {
         if error is CancellationError { throw error }
         return LeanCloudError(error) ?? .internal
@@ -117,9 +116,9 @@ extension LeanCloudSurface {
 /// One request of a batch.
 struct BatchItem {
     let method: HTTPMethod
-    /// Below `/1.1`.
+    /// The path below `/1.1`.
     let segments: [String]
-    /// `params`, and what the path has behind a `?`.
+    /// The parameters in `params` and in the path's query string.
     let parameters: JSONObject
     var body: JSONValue?
 

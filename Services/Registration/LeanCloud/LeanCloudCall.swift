@@ -1,21 +1,20 @@
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
 
-/// One request to the surface, whichever way it came: over HTTP, as a browser's form, or as an item
-/// of a batch.
+/// One request to the surface, from any of its sources: HTTP, a browser's form, or an item of a batch.
 struct LeanCloudCall: Sendable {
     var method: HTTPMethod
-    /// What the route's `:name` segments stood for.
+    /// The values of the route's `:name` segments.
     var pathParameters: [String: String] = [:]
-    /// The query string's as texts; a batch item's `params` and a form's keys as they are.
+    /// Parameters of a query string as strings; a batch item's `params` and a form's keys unchanged.
     var parameters: JSONObject = [:]
     var body: Body = .none
     var caller: Caller
     /// `X-LC-Prod`.
     var prodHeader: String?
-    /// Scheme and authority, as they are seen from outside.
+    /// The scheme and authority, as seen from outside.
     var base = ""
     var isInBatch = false
 
@@ -27,9 +26,9 @@ struct LeanCloudCall: Sendable {
 
     static let maximumDepth = BodyLimits.depth
 
-    /// The body as a JSON object.
+    /// Returns the body as a JSON object.
     ///
-    /// - Throws: `LeanCloudError` 107 when it is not one.
+    /// - Throws: `LeanCloudError` 107 if it is not one.
     func object() throws(LeanCloudError) -> JSONObject {
         let value: JSONValue
         switch body {
@@ -68,7 +67,7 @@ struct LeanCloudCall: Sendable {
 
     // MARK: Parameters
 
-    /// A parameter that is there and not empty.
+    /// Returns a parameter; `nil` if it is missing or empty.
     func parameter(_ name: String) -> JSONValue? {
         guard let value = parameters[name], !value.isNull, value != "" else { return nil }
         return value
@@ -90,15 +89,15 @@ struct LeanCloudCall: Sendable {
         return number
     }
 
-    /// Whether a parameter is switched on: `1` or `true`.
+    /// Whether a parameter is on: `1` or `true`.
     func flag(_ name: String) -> Bool {
         parameter(name)?.flag ?? false
     }
 
-    /// LeanCloud's and the JavaScript SDK's way of asking for the saved object.
+    /// Whether the call asks for the saved object, by LeanCloud's name or that of the JavaScript SDK.
     var wantsObject: Bool { flag("fetchWhenSave") || flag("new") }
 
-    /// JSON in a parameter: as text, or, in a batch or a form, as it is.
+    /// Returns JSON of a parameter: parsed from a string, or, in a batch or a form, unchanged.
     func json(_ name: String) throws(LeanCloudError) -> JSONValue? {
         guard let value = parameter(name) else { return nil }
         guard let text = value.string else { return value }
@@ -111,7 +110,7 @@ struct LeanCloudCall: Sendable {
 
     func selection() throws -> KeySelection {
         var selection = try KeySelection(try text("keys") ?? "")
-        // `returnACL` is off only where it says so: what an app saved is never lost to it.
+        // `returnACL` is off only if it says so: an app's saved data is never lost to it.
         if parameter("returnACL") != nil, !flag("returnACL") {
             try selection.add("ACL", isExcluding: true)
         }
@@ -124,7 +123,7 @@ struct LeanCloudCall: Sendable {
         }
     }
 
-    /// What `where`, `order`, `limit`, `skip`, `keys`, `include` and `count` ask for.
+    /// Returns the query of `where`, `order`, `limit`, `skip`, `keys`, `include` and `count`.
     func query() throws -> ObjectQuery {
         var query = ObjectQuery()
         query.condition = try condition() ?? .everything
@@ -137,8 +136,8 @@ struct LeanCloudCall: Sendable {
         return query
     }
 
-    /// What lies outside of what LeanCloud takes counts as its default; 0 beside `count` asks for
-    /// nothing but the count.
+    /// Returns the limit; a value out of LeanCloud's range means its default, and 0 beside `count` means only
+    /// the count.
     static func limit(_ given: Int?, countOnly: Bool = false) -> Int {
         guard let given else { return WhereQuery.defaultLimit }
         if given == 0, countOnly { return 0 }
@@ -146,13 +145,13 @@ struct LeanCloudCall: Sendable {
     }
 }
 
-/// One answer of the surface, before it is HTTP's or a batch's.
+/// One response of the surface, before it becomes HTTP or an item of a batch.
 struct LeanCloudAnswer: Sendable {
     var status = 200
     var body: JSONValue
     var location: String?
-    /// The body's `results`, where they are too many to be made at once.
-    var later: LaterObjects?
+    /// The body's `results`, if they are too many to be made at once.
+    var later: StreamedObjects?
 
     init(_ body: JSONValue, status: Int = 200, location: String? = nil) {
         self.body = body
@@ -162,7 +161,7 @@ struct LeanCloudAnswer: Sendable {
 
     static let empty = LeanCloudAnswer([:])
 
-    /// What a query found, with other members beside its results.
+    /// Creates the response of a query, with other members beside its results.
     init(_ found: ObjectOperations.Found, beside others: JSONObject) {
         later = found.later
         var object = others
@@ -196,6 +195,6 @@ struct LeanCloudRoute: Sendable {
         self.handler = handler
     }
 
-    /// What the named segments stand for; `nil` for another path.
+    /// Returns the values of the named segments; `nil` if the path does not match.
     func match(_ path: [String]) -> [String: String]? { PathPattern(text: pattern).match(path) }
 }

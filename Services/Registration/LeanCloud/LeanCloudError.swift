@@ -4,14 +4,13 @@ import JSON
 package typealias LeanCloudError = ObjectError
 
 extension ObjectError {
-    /// What LeanCloud has, and this service has not.
+    /// Returns the error for a feature of LeanCloud that this service does not have.
     static func notPart(_ name: String) -> ObjectError {
         ObjectError(code: 1, "\(name) is not part of this service.")
     }
 
-    /// In LeanCloud's own form: `{"code": 111, "error": "…"}` under a 4xx or 5xx. Both must agree that
-    /// it is an error: the Python client looks only for `error`, the JavaScript one only at the
-    /// status.
+    /// The body in LeanCloud's own form: `{"code": 111, "error": "…"}` under a 4xx or 5xx. Both must say that
+    /// it is an error: the Python client looks only for `error`, the JavaScript one only at the status.
     var leanCloudBody: JSONValue { ["code": JSONValue(code), "error": .string(description)] }
 
     var leanCloudResponse: HTTPServerResponse { .json(leanCloudBody, status: status) }

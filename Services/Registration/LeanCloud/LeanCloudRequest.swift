@@ -1,18 +1,18 @@
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
 
-/// What an HTTP request says of itself: where it is a browser's form, the method, the parameters and
-/// the body that it stands for. Before that is read, its credential has been, and proved.
+/// The content of an HTTP request; of a browser's form, the method, the parameters and the body that it
+/// stands for. Its credential is read and verified before.
 struct LeanCloudRequest {
     let method: HTTPMethod
     let parameters: JSONObject
     let body: LeanCloudCall.Body
-    /// `X-LC-Prod`, by its old name too, or the form's key.
+    /// `X-LC-Prod`, also by its old name, or the form's key.
     let production: String?
 
-    /// Keys of a form that are no part of what it asks for.
+    /// The keys of a form that are not parameters.
     private static let formKeys = [
         "_method", "_ApplicationId", "_ApplicationKey", "_ApplicationProduction", "_MasterKey",
         "_ClientVersion", "_InstallationId", "_SessionToken",
@@ -27,7 +27,7 @@ struct LeanCloudRequest {
             method = request.method == .head ? .get : request.method
             parameters = query
             production = Self.production(request)
-            // SDKs send `null` or `{}` with what takes no body.
+            // SDKs send `null` or `{}` with methods that have no body.
             body = method == .post || method == .put ? .bytes(request.body) : .none
             return
         }
@@ -63,7 +63,7 @@ struct LeanCloudRequest {
             && request.header("content-type")?.lowercased().hasPrefix("text/plain") == true
     }
 
-    /// A POST of plain text that names a method or an app in its body.
+    /// Returns the form, if the request is a POST of plain text that names a method or an app in its body.
     private static func form(
         in request: HTTPServerRequest,
         forMaster isMaster: Bool
@@ -75,19 +75,19 @@ struct LeanCloudRequest {
         return object
     }
 
-    /// A longer form has to say who calls by its headers: nobody's 16 MiB are searched for it.
+    /// The limit of a form that is searched for credentials: the sender of a longer one must be in its
+    /// headers.
     private static let maximumSearchedBytes = 1 << 20
 
     private static let credentialWords: [StaticString] = [
         "_ApplicationId", "_ApplicationKey", "_MasterKey",
     ]
 
-    /// Who says that he calls: by the headers, and where they do not say, by a form, which is
-    /// searched for that alone; `beforeSearching` is told how much that is. Throws
-    /// `Refusal.unauthorized` where nobody does.
+    /// Reads the credentials: from the headers, or else from a form, which is searched for these only;
+    /// `requireBodySearchAllowed` gets its size. Throws `Refusal.unauthorized` if there are none.
     static func credential(
         of request: HTTPServerRequest,
-        beforeSearching: (_ bytes: Int) throws -> Void
+        requireBodySearchAllowed: (_ bytes: Int) throws -> Void
     ) throws -> LeanCloudCredential {
         do {
             return try LeanCloudCredential(headers: request.headers)
@@ -97,7 +97,7 @@ struct LeanCloudRequest {
             let found = try BodyCredentials(
                 request,
                 named: credentialWords,
-                beforeSearching: beforeSearching
+                requireBodySearchAllowed: requireBodySearchAllowed
             )
             guard let form = found,
                 let app = form.text("_ApplicationId")

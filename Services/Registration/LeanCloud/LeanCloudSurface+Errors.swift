@@ -1,4 +1,4 @@
-import Door
+import Gateway
 import HTTPServer
 import JSON
 
@@ -12,11 +12,11 @@ extension LeanCloudSurface {
         ObjectError(error)?.leanCloudResponse
     }
 
-    // MARK: What is not here
+    // MARK: Missing features
 
-    /// Parts of LeanCloud's API that this service does not have: refused by name, as an app must not
+    /// The parts of LeanCloud's API that this service does not have: refused by name, so that an app does not
     /// take them for a failure of its own.
-    private static let refused: TextSet = [
+    private static let refused: ExactStringSet = [
         "functions", "call", "login", "logout", "usersByMobilePhone", "usersByMobilePhoneVerify",
         "usersByEmail", "requestSmsCode", "verifySmsCode", "requestMobilePhoneVerify",
         "verifyMobilePhone", "requestLoginSmsCode", "requestPasswordReset",
@@ -28,7 +28,7 @@ extension LeanCloudSurface {
         "usersStrictly", "refreshSessionToken", "LiveQuery", "exportData",
     ]
 
-    /// The error of a path that no route has.
+    /// Returns the error of an unknown path.
     static func nothing(at path: String) -> LeanCloudError {
         let segments = path.split(separator: "/").dropFirst()
         if let first = segments.first.map(String.init), refused.contains(first) {

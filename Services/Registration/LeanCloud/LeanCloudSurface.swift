@@ -1,14 +1,13 @@
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
-import PushStorage
+import Storage
 
-/// LeanCloud's REST API 1.1 under `/1.1`: routes, who may call them, and errors in its own form.
+/// LeanCloud's REST API 1.1 under `/1.1`: routes, authentication, and errors in its own form.
 ///
-/// A call comes over HTTP, as a browser's form (a POST whose text names the method and the keys), or
-/// as an item of a batch; all three meet in `LeanCloudRoute`s. One value a loop, over that loop's
-/// database.
+/// A call arrives over HTTP, as a browser's form (a POST whose text contains the method and the keys), or as
+/// an item of a batch; all three use `LeanCloudRoute`s. One value a loop, over that loop's database.
 struct LeanCloudSurface: Surface {
     let database: PushDatabase
     let objects: ObjectOperations
@@ -23,7 +22,7 @@ struct LeanCloudSurface: Surface {
 
     func owns(_ request: HTTPServerRequest) -> Bool { request.isBelow("/1.1") }
 
-    /// All that can be called, a literal path before one with names in it.
+    /// All routes, a literal path before one with named segments.
     var calls: [LeanCloudRoute] {
         objectRoutes + recordRoutes + pushRoutes + scheduleRoutes + queryRoutes + batchRoutes
             + otherClasses
@@ -49,7 +48,7 @@ struct LeanCloudSurface: Surface {
                 )
             }
         }
-        // Asked with no key; in a batch it is a call like the others.
+        // Needs no key; in a batch it is a call like the others.
         return routes + [date]
     }
 
@@ -57,12 +56,12 @@ struct LeanCloudSurface: Surface {
         LeanCloudAnswer(["__type": "Date", "iso": .string(Instant.now().iso8601)])
     }
 
-    func proof(of request: HTTPServerRequest, _ visit: Visit) throws -> Proof {
+    func proof(of request: HTTPServerRequest, _ visit: RequestContext) throws -> Proof {
         do {
             return Proof(
                 try LeanCloudRequest.credential(
                     of: request,
-                    beforeSearching: visit.beforeSearching
+                    requireBodySearchAllowed: visit.requireBodySearchAllowed
                 )
             )
         } catch Refusal.unauthorized {
@@ -88,7 +87,7 @@ struct LeanCloudSurface: Surface {
         return try await handler(call).response
     }
 
-    /// Classes that are kept elsewhere.
+    /// The routes of classes that are not stored here.
     private var otherClasses: [LeanCloudRoute] {
         ["classes/:class", "classes/:class/:id"].flatMap { pattern in
             [HTTPMethod.get, .post, .put, .delete].map { method in

@@ -1,9 +1,9 @@
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
 
-/// Installations and identities, each under its own name and as a class; SDKs call the second.
+/// Installations and identities, each under its own name and as a class; SDKs call the class.
 extension LeanCloudSurface {
     var objectRoutes: [LeanCloudRoute] {
         routes(of: .installation, at: ["installations", "classes/_Installation"])
@@ -28,13 +28,13 @@ extension LeanCloudSurface {
         }
     }
 
-    /// Nobody logs in here.
+    /// The routes of logins, which this service does not have.
     private var refusedUserRoutes: [LeanCloudRoute] {
         [LeanCloudRoute(.get, "users/me") { _ in throw LeanCloudError.notPart("users/me") }]
     }
 
-    /// Creates an object; or changes the installation that holds the same `installationId` or token:
-    /// the same device saved again keeps its object id.
+    /// Creates an object, or changes the installation with the same `installationId` or token: a device that
+    /// is saved again keeps its object id.
     private func create(
         _ objectClass: ObjectOperations.ObjectClass,
         _ call: LeanCloudCall,
@@ -108,7 +108,7 @@ extension LeanCloudSurface {
         return LeanCloudAnswer(.object(answer))
     }
 
-    /// One id, or several joined by commas: all are deleted, or, where none is known, 404.
+    /// Deletes one id, or several joined by commas; 404 if none is known.
     func delete(
         _ objectClass: ObjectOperations.ObjectClass,
         _ call: LeanCloudCall

@@ -1,5 +1,6 @@
-import Door
+import Gateway
 import HTTPServer
+import InstallationStorage
 import JSON
 import PushCore
 import PushStorage
@@ -12,8 +13,8 @@ extension LeanCloudSurface {
         ]
     }
 
-    /// LeanCloud's limit of a push's body. What only Carillon takes, and the audience, does not count:
-    /// lists of devices are longer, and have limits of their own.
+    /// LeanCloud's limit of a push's body. Fields of Carillon's own and the audience do not count: lists of
+    /// devices are longer, and have limits of their own.
     private static let maximumPushBytes = 4095
     private static let uncounted = [
         "where", "cql", "channels", "identities", "installations", "tags", "tokens", "native",
@@ -31,7 +32,7 @@ extension LeanCloudSurface {
         }
     }
 
-    /// Answers with the push's id.
+    /// Accepts a push and returns its id.
     private func push(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
         try await accept(try call.object(), call)
     }
@@ -43,7 +44,7 @@ extension LeanCloudSurface {
         var body = try Self.inOneForm(request, of: call.caller)
         try Self.checkChannels(body["channels"])
         try Self.checkSize(body)
-        // The header decides where the body is silent; absent means production.
+        // The header applies if the body has no `prod`; absent means production.
         if body["prod"] == nil, let header = call.prodHeader, header != "1" {
             body["prod"] = "dev"
         }
@@ -55,7 +56,7 @@ extension LeanCloudSurface {
         ])
     }
 
-    /// LeanCloud's rule for names; what else is wrong with them is found later.
+    /// Checks names by LeanCloud's rule; other errors in them are found later.
     private static func checkChannels(_ value: JSONValue?) throws(PushRequestError) {
         let names = value?.array ?? [value].compactMap { $0 }
         for (index, name) in names.enumerated() {
@@ -64,8 +65,8 @@ extension LeanCloudSurface {
         }
     }
 
-    /// What SDKs write in forms of their own, in that of the documentation: the Objective-C one sends
-    /// `where` as JSON text, the Android one an end as a typed Date.
+    /// Converts SDKs' own forms to that of the documentation: the Objective-C SDK sends `where` as a JSON
+    /// string, the Android SDK an expiry as a typed Date.
     private static func inOneForm(
         _ request: JSONObject,
         of caller: Caller
@@ -101,16 +102,16 @@ extension LeanCloudSurface {
         return key
     }
 
-    // MARK: By a list of devices
+    // MARK: Lists of devices
 
     private static let maximumDevices = 500
-    /// What both calls take alike.
-    private static let sharedFields: TextSet = [
+    /// The fields that both calls accept.
+    private static let sharedFields: ExactStringSet = [
         "data", "expiration_time", "expiration_interval", "notification_id", "req_id", "prod",
         "topic", "apns_team_id", "push_time", "flow_control", "_notificationChannel",
     ]
 
-    /// `POST /1.1/push/devices`: to tokens of iPhones, or to Android's installation ids and
+    /// `POST /1.1/push/devices`: sends to tokens of iPhones, or to Android's installation ids and
     /// registration ids.
     private func pushToDevices(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
         let given = try call.object()
@@ -123,7 +124,7 @@ extension LeanCloudSurface {
             case "device_type", "device_ids": continue
             case "channel": body["_notificationChannel"] = value
             case "vendor":
-                // Other makers' own services are not among those that are sent to.
+                // The push services of other makers are not supported.
                 guard value.isNull || ["fcm", "gcm", ""].contains(value.string?.lowercased()) else {
                     throw LeanCloudError.notSupported("A vendor other than fcm")
                 }
@@ -163,15 +164,15 @@ extension LeanCloudSurface {
         for element in list {
             guard let id = element.string, (1...4096).contains(id.utf8.count),
                 !id.utf8.contains(0)
-            else { throw LeanCloudError(code: 1, "device_ids holds what is no device's id.") }
+            else { throw LeanCloudError(code: 1, "device_ids contains an invalid device id.") }
             ids.append(id)
         }
         return ids
     }
 
-    /// Registered devices are pushed to as installations, so that their ledger and their badge are
-    /// theirs. Where a token of an iPhone is not registered, all go by their tokens. An unknown id of
-    /// Android leads nowhere, as an unknown installation does.
+    /// Returns the audience. Registered devices are selected as installations, so that ledger and badge are
+    /// theirs. If a token of an iPhone is not registered, all are selected by token. An unknown id of Android
+    /// selects no device, like an unknown installation.
     private func audience(
         _ ids: [String],
         _ platform: Platform,
@@ -186,14 +187,16 @@ extension LeanCloudSurface {
             installationIDs: platform == .fcm ? ids : []
         )
         guard platform == .apns else {
-            let known = TextSet(found.flatMap { [$0.token, $0.installationID].compactMap { $0 } })
-            // A registration id is longer than an installation's name may be.
+            let known = ExactStringSet(
+                found.flatMap { [$0.token, $0.installationID].compactMap { $0 } }
+            )
+            // A registration id is longer than the limit of an installation's name.
             let unknown = ids.filter { !known.contains($0) && $0.utf8.count <= 512 }
             let names = found.map(\.objectID) + unknown
             return ["installations": .array(names.map(JSONValue.string))]
         }
         guard tokens.count == ids.count else {
-            throw LeanCloudError(code: 114, "device_ids holds what is no APNs device token.")
+            throw LeanCloudError(code: 114, "device_ids contains an invalid APNs device token.")
         }
         if Set(found.compactMap(\.token)) == Set(tokens) {
             return ["installations": .array(found.map { .string($0.objectID) })]

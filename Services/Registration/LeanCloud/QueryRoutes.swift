@@ -1,10 +1,10 @@
 import Cryptography
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
 
-/// `/scan/classes/<Class>`, which walks through all of a class, and `/cloudQuery`, which asks in CQL.
+/// `/scan/classes/<Class>`, which walks through all of a class, and `/cloudQuery`, which queries in CQL.
 extension LeanCloudSurface {
     var queryRoutes: [LeanCloudRoute] {
         [
@@ -14,8 +14,8 @@ extension LeanCloudSurface {
         ]
     }
 
-    /// A page of all objects, and the cursor of the next; at the end that is `null`, for with none
-    /// at all the JavaScript SDK begins again. A page of large objects has fewer than were asked for.
+    /// Returns a page of all objects, and the cursor of the next; at the end that is `null`, as the
+    /// JavaScript SDK starts again without one. A page of large objects has fewer than were asked for.
     private func scan(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
         let name = call.path("class")
         guard let objectClass = ObjectOperations.ObjectClass(className: name) else {
@@ -71,7 +71,7 @@ extension LeanCloudSurface {
         }
         var values: [JSONValue] = []
         if var given = try call.json("pvalues") {
-            // The Python client sends the JSON text of a JSON text.
+            // The Python client encodes the JSON twice.
             if let text = given.string {
                 given = try LeanCloudCall.parse(
                     Array(text.utf8),
@@ -106,14 +106,14 @@ extension LeanCloudSurface {
     }
 }
 
-/// Where a scan goes on, in a text that only the server reads. It is no secret: whoever may scan may
-/// see all that it leads to.
+/// The position at which a scan continues, in a string that only the server reads. It is not secret: a caller
+/// that may scan may see all of its results.
 struct ScanCursor: Equatable {
     enum Place: Equatable {
         case beginning
-        /// Behind this object id.
+        /// After this object id.
         case behind(String)
-        /// In the order of another key, in which objects may move between pages.
+        /// An index in the order of another key, in which objects may move between pages.
         case skipping(Int)
     }
 
@@ -143,7 +143,7 @@ struct ScanCursor: Equatable {
         return Base64.encodeURL(JSONValue.object(object).bytes)
     }
 
-    /// - Throws: `LeanCloudError` for what is no cursor, one of another scan, and one that is over.
+    /// - Throws: `LeanCloudError` if it is not a cursor, belongs to another scan, or has expired.
     init(_ text: String, of className: String, by key: String, now: Instant) throws(LeanCloudError)
     {
         guard text.utf8.count <= 2048, let bytes = try? Base64.decodeURL(text),
@@ -151,7 +151,7 @@ struct ScanCursor: Equatable {
             value["key"]?.string == key, let end = value["end"]?.integer
         else { throw LeanCloudError(code: 107, "The cursor is not one of this scan.") }
         guard Int64(end) > now.milliseconds else {
-            throw LeanCloudError(code: 107, "The cursor is over: it lives ten minutes.")
+            throw LeanCloudError(code: 107, "The cursor has expired: it is valid for ten minutes.")
         }
         self.className = className
         self.key = key

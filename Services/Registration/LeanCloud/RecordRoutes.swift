@@ -1,11 +1,11 @@
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
 import PushStorage
 
-/// Push records: by their own id, as objects of `_Notification`, and by the label that a sender gave
-/// to several pushes together.
+/// Push records: by their own id, as objects of `_Notification`, and by the label that a sender gave several
+/// pushes.
 extension LeanCloudSurface {
     var recordRoutes: [LeanCloudRoute] {
         [
@@ -23,7 +23,7 @@ extension LeanCloudSurface {
         ]
     }
 
-    /// The pushes of one `notification_id`, or the one of this object id.
+    /// Returns the pushes of one `notification_id`, or the one with this object id.
     private func labelled(_ call: LeanCloudCall) async throws -> [StoredPush] {
         let app = call.caller.appID
         let name = call.path("id")
@@ -37,7 +37,7 @@ extension LeanCloudSurface {
         return try await database.receipts.added(to: pushes)
     }
 
-    /// The latest of them, with the figures of all: they are counted together.
+    /// Returns the latest of them with the sum of all their counters.
     private func readLabelled(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
         let pushes = try await labelled(call)
         var latest = pushes[0]

@@ -1,4 +1,4 @@
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
@@ -13,7 +13,7 @@ extension LeanCloudSurface {
         ]
     }
 
-    /// Those that wait, the next first; `where` asks for fields of their records.
+    /// Returns waiting pushes, the next first; `where` is a condition on their records.
     private func scheduled(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
         try requireSender(call.caller, for: "Listing scheduled pushes")
         let app = call.caller.appID
@@ -21,7 +21,7 @@ extension LeanCloudSurface {
         let skip = max(0, try call.integer("skip") ?? 0)
         let waiting: [StoredPush]
         if let condition = try call.condition() {
-            try call.caller.requireAskable(condition, of: "_Notification")
+            try call.caller.requireQueryAllowed(condition, of: "_Notification")
             let isWaiting = Where.field(try WherePath("status"), .equal(.string("scheduled")))
             waiting = try await database.pushes.query(
                 app: app,
@@ -39,7 +39,7 @@ extension LeanCloudSurface {
         return LeanCloudAnswer(["results": .array(items)])
     }
 
-    /// By the number that the list gives.
+    /// Cancels a push by its number in the list.
     private func cancelScheduled(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
         try requireSender(call.caller, for: "Cancelling a scheduled push")
         guard let id = Int(call.path("id")),
@@ -50,18 +50,18 @@ extension LeanCloudSurface {
         return .empty
     }
 
-    /// Whoever may send may also take back.
+    /// Requires the right to send, which includes the right to cancel.
     private func requireSender(_ caller: Caller, for action: String) throws(LeanCloudError) {
         guard caller.mayPush else { throw .masterKeyNeeded(for: action) }
     }
 }
 
-/// A scheduled push in LeanCloud's words.
+/// A scheduled push in LeanCloud's terms.
 enum ScheduledPush {
     /// - Parameters:
-    ///   - push: As it is kept.
-    ///   - withContent: Whether the caller may see what it carries, and to whom, as in its record.
-    /// - Returns: `nil` for a push that waits for nothing.
+    ///   - push: The stored push.
+    ///   - withContent: Whether the caller may see its content and its audience, as in its record.
+    /// - Returns: `nil` if the push does not wait.
     static func item(_ push: StoredPush, withContent: Bool) -> JSONValue? {
         guard let id = push.scheduleID, let releaseAt = push.releaseAt else { return nil }
         var message: JSONObject = [
@@ -83,12 +83,12 @@ enum ScheduledPush {
             "createdAt": .string(push.createdAt.iso8601),
         ]
         if withContent { item["cql"] = push.request["cql"] }
-        // As it was asked for: of a device-local push, `expire_time` is when it begins.
+        // As it was sent: for a device-local push, `expire_time` is when it begins.
         item["push_time"] = push.request["push_time"]
         return .object(item)
     }
 
-    /// Whom it is for, as one condition.
+    /// Returns the audience as one condition.
     private static func query(_ request: JSONObject) -> JSONObject {
         var query = request["where"]?.object ?? [:]
         if let all = request["where"]?.array { query["$and"] = .array(all) }

@@ -1,10 +1,10 @@
-import Door
+import Gateway
 import PushCore
 
 extension Caller {
-    /// What a caller may not see he may not ask for either, and whoever may not look for objects may
-    /// only ask about the one that he names.
-    func requireAskable(
+    /// Refuses a condition on fields that the caller may not see, and, if the caller may not search, one on
+    /// other objects than the named one.
+    func requireQueryAllowed(
         _ condition: Where?,
         order: [SortKey] = [],
         of className: String
@@ -18,12 +18,12 @@ extension Caller {
         }
     }
 
-    /// Whom a push is for is asked, too: its record says how many they were.
-    func requireAskable(_ audience: PushRequest.Audience) throws(ObjectError) {
+    /// Checks the audience of a push, too: its record shows the number of members.
+    func requireQueryAllowed(_ audience: PushRequest.Audience) throws(ObjectError) {
         switch audience {
         case .tokens, .topic: return
         case .installations(let selectors):
-            try requireAskable(selectors.condition, of: "_Installation")
+            try requireQueryAllowed(selectors.condition, of: "_Installation")
         }
     }
 }

@@ -1,28 +1,29 @@
 package import JSON
 import PushCore
 
-/// What a saved body changes: plain values, `__op` values and dotted keys, in LeanCloud's form.
+/// The changes of a saved body: plain values, `__op` values and dotted keys, in LeanCloud's form.
 /// Pure: an object in, an object out.
 package struct FieldChanges: Sendable {
     /// The object with every change applied.
     package private(set) var object: JSONObject
-    /// The top-level keys that the body named.
-    package private(set) var changed: TextSet = []
-    /// The value that each key changed by an operation has now, which some clients need back.
+    /// The top-level keys in the body.
+    package private(set) var changed: ExactStringSet = []
+    /// The new value of each key that an operation changed, which some clients need.
     package private(set) var results: JSONObject = [:]
-    /// What the body gives its fields, whatever they hold: values, and what operations work on.
+    /// The types that the body gives its fields, whatever they hold: those of values, and those that
+    /// operations work on.
     private(set) var uses: [FieldUse] = []
 
-    /// Keys that only the server sets; clients that send a whole object back include them. The
-    /// last but one asks that hooks be left out, of which there are none; the last is what Azure's
-    /// surface alone checks and writes.
-    private static let serverOwned: TextSet = [
+    /// The keys that only the server sets; clients that send a whole object include them. The last but one
+    /// asks to skip hooks, which do not exist here; the last is validated and written by Azure's surface
+    /// only.
+    private static let serverOwned: ExactStringSet = [
         "objectId", "createdAt", "updatedAt", "__ignore_hooks", HubTemplate.field,
     ]
     private static let maximumPathSegments = 8
-    /// LeanCloud's classes have 300 columns.
+    /// The limit of columns of LeanCloud's classes is 300.
     private static let maximumKeys = 1000
-    /// In a `Batch`, of which SDKs need two.
+    /// The limit of operations in a `Batch`; SDKs need two.
     private static let maximumOperations = 10
 
     /// - Throws: `ObjectError` that names the key.
@@ -42,7 +43,7 @@ package struct FieldChanges: Sendable {
             guard !key.utf8.contains(UInt8(ascii: "$")) else {
                 throw ObjectError(code: 121, "A key contains '$': \(key.prefix(100))")
             }
-            // Nor any part of it.
+            // Nor may any part of it be set.
             guard path[0] != HubTemplate.field else { continue }
             try apply(value, at: path, key: key)
         }
@@ -83,7 +84,7 @@ package struct FieldChanges: Sendable {
         if let result, path.count == 1 { results[key] = result }
     }
 
-    /// A path leads through an object, whatever is at its end.
+    /// Records the type of a field; a longer path leads through an object, whatever its last value is.
     private mutating func use(_ path: [String], as type: FieldType?) {
         guard let type = path.count > 1 ? .object : type else { return }
         uses.append(FieldUse(name: path[0], type: type))
@@ -100,7 +101,7 @@ package struct FieldChanges: Sendable {
         at path: [String],
         key: String
     ) throws(ObjectError) {
-        // Most keys are plain ones: the object is changed in its place.
+        // Most keys are plain: then the object is changed in place.
         if path.count > 1 {
             object = try stored(value, at: path[...], in: object, key: key)
         } else if let value {
@@ -139,7 +140,7 @@ package struct FieldChanges: Sendable {
     }
 }
 
-/// One `__op`.
+/// One `__op` value.
 private enum FieldOperation {
     case delete
     case increment(JSONValue)
@@ -185,7 +186,7 @@ private enum FieldOperation {
         }
     }
 
-    /// What it works on; `nil` where that does not matter.
+    /// The type that the operation works on; `nil` if it works on any.
     var type: FieldType? {
         switch self {
         case .delete: nil
@@ -194,7 +195,7 @@ private enum FieldOperation {
         }
     }
 
-    /// - Returns: What the key holds afterwards; `nil` when it is gone.
+    /// - Returns: The key's value afterwards; `nil` if it is deleted.
     func apply(to old: JSONValue?, key: String) throws(ObjectError) -> JSONValue? {
         switch self {
         case .delete: return nil
@@ -206,7 +207,7 @@ private enum FieldOperation {
                 for object in objects where !result.contains(object) { result.append(object) }
                 return .array(result)
             }
-            var known = TextSet(result.map(Self.canonical))
+            var known = ExactStringSet(result.map(Self.canonical))
             for object in objects where known.insert(Self.canonical(object)).inserted {
                 result.append(object)
             }
@@ -215,7 +216,7 @@ private enum FieldOperation {
             if objects.count <= Self.fewObjects {
                 return .array(try list(old, key).filter { !objects.contains($0) })
             }
-            let removed = TextSet(objects.map(Self.canonical))
+            let removed = ExactStringSet(objects.map(Self.canonical))
             return .array(try list(old, key).filter { !removed.contains(Self.canonical($0)) })
         case .bits(let value, let combine):
             guard let old, !old.isNull else { return .integer(combine(0, value)) }
@@ -234,11 +235,11 @@ private enum FieldOperation {
         }
     }
 
-    /// Up to this many are compared with each of a list.
+    /// The number of objects up to which each is compared with the whole list.
     private static let fewObjects = 16
 
-    /// The same text for what is equal: the members of an object have no order. Two long lists are
-    /// not compared each with each.
+    /// Returns the same string for equal values: the members of an object have no order. It avoids comparing
+    /// each pair of two long lists.
     private static func canonical(_ value: JSONValue) -> String { sorted(value).text }
 
     private static func sorted(_ value: JSONValue) -> JSONValue {

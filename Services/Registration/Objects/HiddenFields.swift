@@ -1,12 +1,12 @@
 import JSON
 import PushCore
 
-/// How to reach a person: fields of identities that the app key does not show, and so must not be
-/// asked for either, as whoever may ask "does it begin with a?" can read all of it.
+/// The contact fields of identities. The app key does not show them, and must not query them either: a caller
+/// that may ask "does it begin with a?" can read the whole value.
 enum HiddenFields {
-    static let names: TextSet = ["email", "mobilePhoneNumber"]
+    static let names: ExactStringSet = ["email", "mobilePhoneNumber"]
 
-    /// The first hidden field that a query asks for, sub-queries included.
+    /// Returns the first hidden field in a query, including its sub-queries.
     static func first(
         in condition: Where,
         order: [SortKey] = [],
@@ -32,7 +32,7 @@ enum HiddenFields {
         }
     }
 
-    /// Whether objects other than the one at hand are asked about.
+    /// Whether a condition also queries other objects.
     static func hasSubquery(_ condition: Where) -> Bool {
         switch condition {
         case .all(let parts), .any(let parts), .none(let parts): parts.contains(where: hasSubquery)

@@ -1,11 +1,12 @@
-import Door
+import Gateway
 import HTTPServer
+import InstallationStorage
 import Outbox
 import PushCore
 import PushStorage
 
-/// Why a request is refused: LeanCloud's and Parse's code, an HTTP status that agrees with it, and a
-/// text that may be shown. Each surface dresses it in its own form. The code is never 0.
+/// The reason why a request is refused: a code of LeanCloud and Parse, an HTTP status that agrees with it,
+/// and a message that may be shown. Each surface renders it in its own form. The code is never 0.
 package struct ObjectError: Error, Equatable, CustomStringConvertible {
     package let status: Int
     package let code: Int
@@ -52,7 +53,7 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
         "Nothing was changed: the object does not match the condition."
     )
 
-    /// What another surface of this service, or a later version, may take.
+    /// The error for a request that another surface of this service, or a later version, may support.
     static func notSupported(_ what: String) -> ObjectError {
         ObjectError(code: 1, "\(what) is not supported by this version.")
     }
@@ -65,7 +66,7 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
         ObjectError(status: 429, code: 429, "Too many requests; try again in \(seconds) s.")
     }
 
-    /// For what the service itself failed at: nothing of it is shown.
+    /// The error for a failure of the service itself: its cause is not shown.
     static let unavailable = ObjectError(
         status: 503,
         code: 1,
@@ -79,8 +80,7 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
 
     static let `internal` = ObjectError(status: 500, code: 1, "Internal error.")
 
-    /// What a client can be told of an error that a handler threw; `nil` for what is no client's
-    /// business.
+    /// Maps an error of a handler to one that a client may see; `nil` if it does not concern the client.
     init?(_ error: any Error) {
         switch error {
         case let error as ObjectError: self = error
@@ -94,7 +94,7 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
         case let error as PushTooLarge:
             self.init(status: 413, code: 116, error.description)
         case let error as PageTooLarge: self.init(code: 116, error.description)
-        case is TooManyWaiting:
+        case is TooManyScheduled:
             self.init(code: 154, "Too many scheduled pushes wait already; cancel some first.")
         default:
             guard let refusal = Refusal(error) else { return nil }
@@ -117,7 +117,7 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
                 code: problem.status == 413 ? 116 : 1,
                 problem.detail
             )
-        case .valueRefused: self.init(code: 1, "A value cannot be kept, or compared with.")
+        case .valueRefused: self.init(code: 1, "A value cannot be stored or compared.")
         case .tookTooLong: self = .timedOut
         case .unavailable: self = .unavailable
         case .failed: self = .internal
@@ -126,8 +126,7 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
 }
 
 extension PushRequestError {
-    /// 112 for a channel's name, a condition's own code, else 1: LeanCloud has no code of its own for
-    /// a push parameter.
+    /// 112 for a channel's name, a condition's own code, else 1: LeanCloud has no code for push parameters.
     fileprivate var codeOfClients: Int {
         switch problem {
         case .badChannelName: 112

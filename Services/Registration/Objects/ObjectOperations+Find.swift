@@ -1,16 +1,18 @@
 import Cryptography
-import Door
+import Gateway
+import InstallationStorage
 import JSON
 import Observability
 import PushCore
 import PushStorage
+import Storage
 
-/// What is read of objects: one, what a query finds, how many, and what pointers of them stand for.
+/// Reads objects: one by its id, the results of a query, their count, and the objects that pointers refer to.
 extension ObjectOperations {
     // MARK: Reading
 
-    /// One object; `nil` where there is none of that id. The app key is enough, as an id is what
-    /// cannot be guessed; it shows neither how to reach a person nor what a push carried.
+    /// Returns one object; `nil` if the id is unknown. The app key suffices, as an id cannot be guessed; with
+    /// it, contact fields and the content of a push are hidden.
     func read(
         _ objectClass: ObjectClass,
         id: String,
@@ -39,20 +41,20 @@ extension ObjectOperations {
         return try await including(include, in: [found], caller).first
     }
 
-    /// What a query finds.
+    /// The results of a query.
     struct Found: Sendable {
         var results: [JSONObject]
-        /// How many there are in all, where it asks for that.
+        /// The total number of matches, if the query asks for it.
         var count: Int?
-        /// There are more than these, which is as much as one answer may hold.
+        /// Whether there are more results than one response may hold.
         var isCut = false
-        /// In place of `results`, where they are to be read while the answer is taken.
-        var later: LaterObjects?
+        /// The results, in place of `results`, if they are read while the response is sent.
+        var later: StreamedObjects?
     }
 
-    /// The objects that a query finds.
+    /// Returns the results of a query.
     ///
-    /// - Throws: `PageTooLarge` where they are more than one answer may hold.
+    /// - Throws: `PageTooLarge` if they exceed one response.
     func find(
         _ objectClass: ObjectClass,
         _ query: ObjectQuery,
@@ -64,8 +66,8 @@ extension ObjectOperations {
         return found
     }
 
-    /// The same as far as one answer goes, for clients that can tell, and ask for the rest. What is
-    /// large may be read later, part by part, where the answer can be made so.
+    /// Returns as many results as one response may hold, for clients that detect a cut and ask for the rest.
+    /// A large result may be streamed in parts if the response allows it.
     func page(
         _ objectClass: ObjectClass,
         _ query: ObjectQuery,
@@ -73,7 +75,7 @@ extension ObjectOperations {
         mayBeLater: Bool = false
     ) async throws -> Found {
         try requireFinder(caller, of: objectClass)
-        try caller.requireAskable(
+        try caller.requireQueryAllowed(
             query.condition,
             order: query.order,
             of: objectClass.className
@@ -81,7 +83,8 @@ extension ObjectOperations {
         try await caller.waitForRoom()
         let count = query.wantsCount ? try await count(objectClass, query.condition, caller) : nil
         guard query.limit > 0 else { return Found(results: [], count: count) }
-        // What pointers stand for is weighed once it is read, which has to be before the answer begins.
+        // Included objects count toward the size only once they are read, which must be before the response
+        // begins.
         let mayBeLater = mayBeLater && query.include.isEmpty
         let (objects, isCut) = try await first(
             mayBeLater ? PageBound.partBytes : PageBound.bytes,
@@ -99,7 +102,7 @@ extension ObjectOperations {
         )
     }
 
-    /// The first bytes of what a query finds, in whole objects.
+    /// Returns the first results of a query, as whole objects within a number of bytes.
     private func first(
         _ bytes: Int,
         of objectClass: ObjectClass,
@@ -170,7 +173,7 @@ extension ObjectOperations {
         }
     }
 
-    /// What counts too slowly is left out of a record: the rest of it is worth more.
+    /// Returns the counts by platform; none on a statement timeout, as the rest of a record is worth more.
     func platforms(of pushes: [StoredPush]) async throws -> [String: [PlatformCount]] {
         do {
             return try await database.pushes.platforms(of: pushes)
@@ -179,7 +182,7 @@ extension ObjectOperations {
         }
     }
 
-    /// Pushes as they are kept, for surfaces that show them in fields of their own.
+    /// Returns stored pushes, for surfaces that show them in their own fields.
     func pushes(_ query: ObjectQuery, caller: Caller) async throws -> (
         pushes: [StoredPush], count: Int?
     ) {
@@ -203,7 +206,7 @@ extension ObjectOperations {
 
     static let maximumIncludes = 8
 
-    /// The objects with those that they point to in the pointers' place.
+    /// Returns the objects with the pointed-to objects in place of their pointers.
     private func including(
         _ names: [String],
         in objects: [JSONObject],
@@ -217,10 +220,10 @@ extension ObjectOperations {
         return try await including(paths: names, in: objects, caller)
     }
 
-    /// Pointers of paths, such as `owner.phone`.
+    /// The depth of pointer paths, such as `owner.phone`.
     private static let maximumIncludeDepth = 2
 
-    /// Level by level: what is no pointer, or is not there, stays as it is.
+    /// Resolves pointers level by level: a value that is not a pointer, or has no object, stays.
     private func including(
         paths: [String],
         in objects: [JSONObject],
@@ -295,16 +298,16 @@ extension ObjectOperations {
         }
     }
 
-    /// What pointers take the place of: as text, and once for each place that it goes to.
+    /// The limit of included objects, in bytes of JSON, counted once for each place.
     private static let maximumIncludedBytes = 16 << 20
-    /// Objects that are read at once, as what is too large in all is known only then.
+    /// The number of objects that are read at once, as their total size is known only afterwards.
     private static let includedAtOnce = 100
 
     /// - Parameters:
-    ///   - wanted: How often each of them is asked for.
-    ///   - caller: To whom they are shown.
-    /// - Returns: Those that there are.
-    /// - Throws: `ObjectError` 116 where they are too large in all.
+    ///   - wanted: The number of places for each object.
+    ///   - caller: The caller that sees them.
+    /// - Returns: The objects that exist.
+    /// - Throws: `ObjectError` 116 if their total size is too large.
     private func pointedTo(
         _ wanted: [Pointer: Int],
         _ caller: Caller
@@ -350,12 +353,12 @@ extension ObjectOperations {
     }
 
     private struct Pointer: Hashable {
-        let className: ExactText
-        let objectID: ExactText
+        let className: ExactString
+        let objectID: ExactString
 
         init(className: String, objectID: String) {
-            self.className = ExactText(className)
-            self.objectID = ExactText(objectID)
+            self.className = ExactString(className)
+            self.objectID = ExactString(objectID)
         }
 
         init?(_ value: JSONValue?) {

@@ -1,10 +1,11 @@
-import Door
+import Gateway
+import InstallationStorage
 import JSON
 import PushCore
 import PushStorage
 
 extension ObjectOperations {
-    /// What a query finds, to be read when its answer is under way.
+    /// Finds the results of a query, which are read while the response is sent.
     func later(
         _ objectClass: ObjectClass,
         _ query: ObjectQuery,
@@ -40,7 +41,7 @@ extension ObjectOperations {
                 )
             }
         }
-        let objects = LaterObjects(places: places) { ids in
+        let objects = StreamedObjects(places: places) { ids in
             try await part(of: ids, objectClass, caller, query.selection)
         }
         return Found(results: [], count: count, isCut: places.isCut, later: objects)
@@ -51,13 +52,13 @@ extension ObjectOperations {
         _ objectClass: ObjectClass,
         _ caller: Caller,
         _ selection: KeySelection
-    ) async throws -> LaterObjects.Part {
+    ) async throws -> StreamedObjects.Part {
         func part<Element>(
             _ page: ObjectPage<Element>,
             _ id: (Element) -> String,
             _ objects: [JSONObject]
-        ) -> LaterObjects.Part {
-            LaterObjects.Part(
+        ) -> StreamedObjects.Part {
+            StreamedObjects.Part(
                 objects: objects.map(selection.apply(to:)),
                 bytes: page.bytes,
                 last: page.isCut ? page.elements.last.map(id) : nil

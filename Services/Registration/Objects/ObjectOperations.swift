@@ -1,15 +1,17 @@
 import Cryptography
-import Door
+import Gateway
+import InstallationStorage
 import JSON
 import Observability
 import PushCore
 import PushStorage
+import Storage
 
-/// What clients may ask of the three classes of objects, whichever surface they speak: who may do
-/// what, what a save changes, what a query finds.
+/// The operations of clients on the three classes of objects, for every surface: authorization, saves and
+/// queries.
 ///
 /// One value a loop, over that loop's database. It throws `ObjectError`, and errors that
-/// `ObjectError.init(_:)` puts into words; each surface tells them in its own form.
+/// `ObjectError.init(_:)` maps; each surface renders them in its own form.
 struct ObjectOperations: Sendable {
     let database: PushDatabase
     let saved: Counter
@@ -19,7 +21,7 @@ struct ObjectOperations: Sendable {
         case installation
         /// `_User`.
         case identity
-        /// `_Notification`, Parse's `_PushStatus`: read, found and hidden, never saved.
+        /// `_Notification`, Parse's `_PushStatus`: can be read, found and hidden, but not saved.
         case pushRecord
 
         init?(className: String) {
@@ -44,25 +46,24 @@ struct ObjectOperations: Sendable {
         let objectID: String
         let createdAt: Instant
         let updatedAt: Instant
-        /// False where an object that was there already took the save.
+        /// Whether the object is new; false if an existing object was changed.
         let isNew: Bool
-        /// The whole object, as read: most answers do without.
+        /// The whole object, as clients read it: most responses do not need it.
         var object: JSONObject { whole() }
         private let whole: @Sendable () -> JSONObject
-        /// What operators made of the keys that they changed, but for those they deleted.
+        /// The values of the keys that operators changed, except deleted keys.
         let results: JSONObject
     }
 
     static let maximumIDs = 1000
-    /// As the text that it is kept as; one that grows beyond is refused.
+    /// The limit of the stored JSON; a save that exceeds it is refused.
     private static let maximumObjectBytes = 256 * 1024
 
     // MARK: Saving
 
-    /// Creates an object; or, where the rule says that an installation that is there is meant,
-    /// changes that one. Apple's SDKs of LeanCloud create each time, with the object id that they
-    /// know: so one that was deleted meanwhile begins anew, and any other keeps its id and its fields
-    /// when its token changes.
+    /// Creates an object, or changes an existing installation if the rule identifies it. Apple's SDKs of
+    /// LeanCloud create each time, with the object id that they know: so a deleted installation is created
+    /// again, and any other keeps its id and its fields when its token changes.
     func create(
         _ objectClass: ObjectClass,
         body: JSONObject,
@@ -117,8 +118,8 @@ struct ObjectOperations: Sendable {
         }
     }
 
-    /// The body of a new installation. AVOSCloud's clients save `{"installationId", "channels"}`, and
-    /// an `installationId` or a `registrationId` is Android's.
+    /// Returns the body of a new installation. AVOSCloud's clients save `{"installationId", "channels"}`; an
+    /// `installationId` or a `registrationId` means Android.
     private static func withDeviceType(_ body: JSONObject, _ rule: SaveRule) -> JSONObject {
         guard rule == .leanCloud, body["deviceType"] == nil, body["deviceToken"] == nil,
             ["installationId", "registrationId"].contains(where: { body[$0]?.string != nil })
@@ -128,10 +129,9 @@ struct ObjectOperations: Sendable {
         return body
     }
 
-    /// Changes the fields that the body names; of another installation than the one of the id where
-    /// the rule says so.
+    /// Changes the fields in the body; the rule may select another installation than that of the id.
     ///
-    /// - Throws: 101 for an unknown id, 305 where the object does not match the condition.
+    /// - Throws: 101 for an unknown id, 305 if the object does not match the condition.
     func update(
         _ objectClass: ObjectClass,
         id: String,
@@ -140,7 +140,7 @@ struct ObjectOperations: Sendable {
         rule: SaveRule = .leanCloud,
         caller: Caller
     ) async throws -> Saved {
-        try caller.requireAskable(condition, of: objectClass.className)
+        try caller.requireQueryAllowed(condition, of: objectClass.className)
         switch objectClass {
         case .installation:
             guard let kept = try await changed(id, body, condition, rule, caller) else {
@@ -170,7 +170,7 @@ struct ObjectOperations: Sendable {
         }
     }
 
-    /// The installation of that id as the body changes it; `nil` where there is none.
+    /// Changes the installation with this id; `nil` if the id is unknown.
     private func changed(
         _ id: String,
         _ body: JSONObject,
@@ -194,7 +194,7 @@ struct ObjectOperations: Sendable {
         }
     }
 
-    /// Whether a save uses each field as what it is; what it is the first to use it learns.
+    /// Checks that a save uses each field with its type; a new field gets the type of its first use.
     private func newFields(
         _ changes: FieldChanges,
         _ objectClass: ObjectClass,
@@ -222,8 +222,8 @@ struct ObjectOperations: Sendable {
 
     // MARK: Deleting
 
-    /// - Returns: How many are gone, at least one.
-    /// - Throws: 101 where none of the ids is known, 305 where none matches the condition.
+    /// - Returns: The number of deleted objects, at least one.
+    /// - Throws: 101 if no id is known, 305 if no object matches the condition.
     @discardableResult
     func delete(
         _ objectClass: ObjectClass,
@@ -234,7 +234,7 @@ struct ObjectOperations: Sendable {
         guard !ids.isEmpty, ids.count <= Self.maximumIDs, ids.allSatisfy({ !$0.isEmpty }) else {
             throw ObjectError(code: 104, "Expected 1 to \(Self.maximumIDs) ids.")
         }
-        try caller.requireAskable(condition, of: objectClass.className)
+        try caller.requireQueryAllowed(condition, of: objectClass.className)
         let app = caller.appID
         let gone: Int
         switch objectClass {
@@ -286,13 +286,14 @@ struct ObjectOperations: Sendable {
         }
     }
 
-    // MARK: Who may
+    // MARK: Authorization
 
     func requireMaster(_ caller: Caller, for what: String) throws(ObjectError) {
         guard caller.isMaster else { throw .masterKeyNeeded(for: what) }
     }
 
-    /// What a push carried is its sender's alone.
+    /// Requires the right to search; push records need the master key, as their content is for their sender
+    /// only.
     func requireFinder(
         _ caller: Caller,
         of objectClass: ObjectClass
@@ -366,7 +367,7 @@ extension ObjectOperations.Saved {
 }
 
 extension Installation {
-    /// What a save makes of it.
+    /// Returns the installation as a save changes it.
     fileprivate func changed(
         by body: JSONObject,
         now: Instant,
@@ -384,7 +385,7 @@ extension Installation {
         return installation
     }
 
-    /// The whole object as clients read it.
+    /// The whole object, as clients read it.
     var wholeObject: JSONObject {
         var whole = object
         whole["objectId"] = .string(objectID)
@@ -395,7 +396,7 @@ extension Installation {
 }
 
 extension Identity {
-    /// The whole object as clients read it.
+    /// The whole object, as clients read it.
     var wholeObject: JSONObject {
         var whole = fields
         whole["objectId"] = .string(objectID)

@@ -1,39 +1,39 @@
 package import JSON
 package import PushCore
 
-/// Which objects of a class a client asks for, and what of them.
+/// The objects of a class that a client asks for, and their fields.
 package struct ObjectQuery: Sendable, Equatable {
     package var condition = Where.everything
     package var order: [SortKey] = []
-    /// 0...1000; 0 where only the count is asked for.
+    /// 0...1000; 0 if only the count is asked for.
     package var limit = WhereQuery.defaultLimit
     package var skip = 0
     package var selection = KeySelection()
-    /// Pointers in whose place the objects go.
+    /// The pointers that are replaced by their objects.
     package var include: [String] = []
     package var wantsCount = false
 
     package init() {}
 }
 
-/// Which fields of an object an answer holds: `keys=name,profile.city,-secret`.
+/// The fields of an object in a response: `keys=name,profile.city,-secret`.
 package struct KeySelection: Sendable, Equatable {
-    /// None: all of them.
+    /// The selected fields; empty: all of them.
     package private(set) var included: [WherePath] = []
     package private(set) var excluded: [WherePath] = []
 
     package static let maximumKeys = 100
-    /// Never left out of those that are included.
+    /// Fields that are always included.
     private static let always = ["objectId", "createdAt", "updatedAt", "className", "__type"]
 
     package init() {}
 
-    /// Reads names joined by commas; `-` before one leaves it out.
+    /// Parses names joined by commas; `-` before a name excludes it.
     package init(_ text: String) throws(WhereError) {
         try add(text, isExcluding: false)
     }
 
-    /// Adds names; with `isExcluding` each of them is left out, as in Parse's `excludeKeys`.
+    /// Adds names; with `isExcluding` each of them is excluded, as in Parse's `excludeKeys`.
     package mutating func add(_ text: String, isExcluding: Bool) throws(WhereError) {
         for part in text.split(separator: ",") {
             var name = part.drop { $0 == " " || $0 == "+" }

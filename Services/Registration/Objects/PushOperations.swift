@@ -1,19 +1,19 @@
-import Door
+import Gateway
 import JSON
 import Outbox
 import PushCore
 import PushStorage
 
-/// Takes pushes in for callers: what one may not ask for is refused before anything is kept.
+/// Accepts pushes of callers: a caller that may not query the audience is refused before anything is stored.
 struct PushOperations: Sendable {
     let acceptance: PushAcceptance
 
-    /// Takes a push request (`PushRequest`) without what names an event. The same request key within
-    /// five minutes is the same push, sent once; the same event id always is.
+    /// Accepts a push request (`PushRequest`) without the fields that name an event. The same request key
+    /// within five minutes is the same push, sent once; the same event id always is.
     ///
-    /// - Returns: The push as it is kept; that of the first time, where it is a repeat.
-    /// - Throws: `PushRequestError` for what cannot be sent, `PushTooLarge`, `TooManyWaiting`, and
-    ///   `ObjectError` 119 for what the caller may not ask of whom it is for.
+    /// - Returns: The stored push; that of the first request, if this is a repeat.
+    /// - Throws: `PushRequestError` if it cannot be sent, `PushTooLarge`, `TooManyScheduled`, and
+    ///   `ObjectError` 119 if the caller may not query the audience.
     func accept(
         _ body: JSONObject,
         requestKey: String? = nil,
@@ -34,25 +34,25 @@ struct PushOperations: Sendable {
         let judged = try acceptance.judge(
             body,
             event,
-            tellsID: caller.tellsPushIDs,
+            includesPushID: caller.includesPushIDs,
             now: acceptance.clock.now()
         )
-        try caller.requireAskable(judged.audience)
+        try caller.requireQueryAllowed(judged.audience)
         try caller.countPush()
         let push = try await acceptance.accept(judged, requestKey: requestKey)
         caller.visit?.note(push.id)
         return push
     }
 
-    /// Takes several that are one to whoever asked for them, all or none.
+    /// Accepts several pushes that are one to their caller, all or none.
     ///
     /// - Parameters:
-    ///   - requests: Each with the source that tells it from the others.
-    ///   - eventID: Of them all.
+    ///   - requests: Each with the source that distinguishes it from the others.
+    ///   - eventID: The event id of all of them.
     ///   - neighbours: The ids that the same call may have had; see `PushStore`.
-    ///   - caller: Who asks.
-    /// - Returns: What is kept; that of the first time, where it is a repeat.
-    /// - Throws: As for one.
+    ///   - caller: The caller.
+    /// - Returns: The stored pushes; those of the first request, if this is a repeat.
+    /// - Throws: As for one push.
     func accept(
         _ requests: [(object: JSONObject, source: String)],
         as eventID: String,
@@ -70,10 +70,10 @@ struct PushOperations: Sendable {
             let judged = try acceptance.judge(
                 request.object,
                 event,
-                tellsID: caller.tellsPushIDs,
+                includesPushID: caller.includesPushIDs,
                 now: now
             )
-            try caller.requireAskable(judged.audience)
+            try caller.requireQueryAllowed(judged.audience)
             return judged
         }
         try caller.countPush()

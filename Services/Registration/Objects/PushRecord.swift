@@ -2,16 +2,16 @@ import JSON
 import PushCore
 import PushStorage
 
-/// A push's record in LeanCloud's words, with the ledger by name beside them.
+/// A push's record in LeanCloud's terms, with the ledger beside them.
 enum PushRecord {
     private static let successFields: [(String, Set<Platform>)] = [
         ("iosSuccesses", [.apns]), ("androidSuccesses", [.fcm]), ("wpSuccesses", [.wns, .mpns]),
     ]
 
     /// - Parameters:
-    ///   - push: As it is kept.
-    ///   - platforms: How its deliveries ended on each platform, where that was counted.
-    ///   - withContent: Whether the caller may see what it carried, and to whom.
+    ///   - push: The stored push.
+    ///   - platforms: The outcomes of its deliveries on each platform, if they were counted.
+    ///   - withContent: Whether the caller may see its content and its audience.
     /// - Returns: The record.
     static func object(
         of push: StoredPush,
@@ -53,7 +53,7 @@ enum PushRecord {
         }
         var notes = push.notes
         for key in ["notificationId", PushStore.platformsNote] { notes.removeValue(forKey: key) }
-        // One of the payloads is in it.
+        // It contains one of the payloads.
         if !withContent { notes.removeValue(forKey: "dryRun") }
         if !notes.isEmpty { object["notes"] = .object(notes) }
         guard withContent else { return object }
@@ -68,8 +68,8 @@ enum PushRecord {
         return object
     }
 
-    /// LeanCloud's `in-queue`, `scheduled` and `done`; a push that failed as a whole shows why. Never
-    /// under a key `error`: the Python client takes that for a failed call.
+    /// Returns LeanCloud's `in-queue`, `scheduled` or `done`; a push that failed as a whole shows its error.
+    /// Never under a key `error`: the Python client takes that for a failed call.
     private static func statusText(_ push: StoredPush) -> String {
         switch push.status {
         case .queued where push.releaseAt != nil: "scheduled"

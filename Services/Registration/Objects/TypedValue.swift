@@ -1,13 +1,13 @@
 import JSON
 import PushCore
 
-/// Checks LeanCloud's and Parse's typed values, as they are saved. Pure.
+/// Validates LeanCloud's and Parse's typed values, as they are saved. Pure.
 enum TypedValue {
-    /// Of the name of a class, which becomes a part of a field's type.
+    /// The limit of a class name, which becomes a part of a field's type.
     private static let maximumClassBytes = 128
 
-    /// - Throws: `ObjectError` that names the key: 106 for a pointer, 111 for another malformed value,
-    ///   121 for a name with `$` inside of an object, 302 for a place that is none.
+    /// - Throws: `ObjectError` that names the key: 106 for a pointer, 111 for another malformed value, 121
+    ///   for a name with `$` inside of an object, 302 for invalid coordinates.
     static func check(_ value: JSONValue, key: String) throws(ObjectError) {
         switch value {
         case .null, .bool, .integer, .double, .number, .string: return
@@ -23,7 +23,10 @@ enum TypedValue {
                 throw ObjectError(code: 121, "\(key): a name inside of it contains '$'.")
             }
             guard name != "__op" else {
-                throw ObjectError(code: 111, "\(key): an operation is no value inside of another.")
+                throw ObjectError(
+                    code: 111,
+                    "\(key): an operation is not a value inside of another."
+                )
             }
             try check(value, key: key)
         }

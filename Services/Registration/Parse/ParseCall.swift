@@ -1,24 +1,23 @@
-import Door
+import Gateway
 package import HTTPServer
 package import JSON
 import PushCore
 
-/// One call to Parse's REST API: what it asks for, and who says so. Pure.
+/// One call to Parse's REST API: its parameters and its sender. Pure.
 ///
-/// It comes in two forms. REST clients use methods, a query string, a JSON body and `X-Parse-*`
-/// headers. Parse's JavaScript package puts all of that into the body of a POST of type
-/// `text/plain`, so that a browser need not ask first: `_method`, `_ApplicationId`,
-/// `_JavaScriptKey` and so on. Headers win over what the body says, and the type of the body is not
-/// looked at.
+/// It has two forms. REST clients use methods, a query string, a JSON body and `X-Parse-*` headers. Parse's
+/// JavaScript package puts all of that into the body of a POST of type `text/plain`, so that a browser sends
+/// no preflight: `_method`, `_ApplicationId`, `_JavaScriptKey` and so on. Headers win over the body, and the
+/// type of the body is ignored.
 package struct ParseCall: Sendable, Equatable {
     package var method: HTTPMethod
     /// The path's segments below `/parse`.
     package var path: [String]
-    /// The object, query or push: the body, and what the query string has beside it, as texts.
+    /// The object, query or push: the body, and the query string's further parameters as strings.
     package var parameters: JSONObject
-    /// The device that the call comes from, as its SDK numbers it.
+    /// The installation id that the calling device's SDK sends.
     package var installationID: String?
-    /// Names the repeats of one call.
+    /// The id that repeats of one call share.
     package var requestID: String?
     package var isInBatch = false
 
@@ -26,11 +25,11 @@ package struct ParseCall: Sendable, Equatable {
     static let maximumDepth = BodyLimits.depth
 
     /// - Parameters:
-    ///   - request: The call. Nothing of its body but `ParseCredential` is read before its sender is
-    ///     known.
+    ///   - request: The call. Only `ParseCredential` is read from its body before its sender is
+    ///     authenticated.
     ///   - isMaster: Whether the sender proved the master key.
-    /// - Throws: `ObjectError` 107 for a body that is no JSON object, a `_method` that is none, and
-    ///   a name in the path or the headers that nothing here can be called by.
+    /// - Throws: `ObjectError` 107 if the body is not a JSON object, the `_method` is unknown, or a name in
+    ///   the path or the headers is invalid.
     package init(
         _ request: HTTPServerRequest,
         forMaster isMaster: Bool
@@ -59,7 +58,7 @@ package struct ParseCall: Sendable, Equatable {
         }
     }
 
-    /// An item of a batch: the path with its prefix, the rights of the batch.
+    /// Creates the call of a batch item: the path has its prefix, the rights are those of the batch.
     package init(
         method: HTTPMethod,
         target: String,
@@ -83,7 +82,7 @@ package struct ParseCall: Sendable, Equatable {
         }
     }
 
-    /// What else clients say of themselves in the body: it is none of the object's fields.
+    /// Other keys of clients in the body that are not fields of the object.
     private static let words = [
         "_ClientVersion", "_SessionToken", "_RevocableSession", "_ContentType", "_context",
         "_noBody",
@@ -100,7 +99,7 @@ package struct ParseCall: Sendable, Equatable {
 
     private static let maximumNameBytes = 256
 
-    /// What an id or a class can be called: no control character, and not without end.
+    /// Whether a string can be an id or the name of a class: no control character, and not too long.
     private static func isName(_ text: String) -> Bool {
         text.utf8.count <= maximumNameBytes && text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f }
     }
@@ -130,11 +129,11 @@ package struct ParseCall: Sendable, Equatable {
     }
 }
 
-/// What a call says to prove who sends it. With a master key, no other is looked at.
+/// The credentials of a call. With a master key, no other key is checked.
 package struct ParseCredential: Sendable, Equatable {
     package var app: String
     package var masterKey: String?
-    /// Whichever of Parse's client keys it is: an app here has one.
+    /// Any of Parse's client keys: an app here has one.
     package var clientKey: String?
 
     private static let clientKeys: [(header: String, word: StaticString)] = [
@@ -144,16 +143,15 @@ package struct ParseCredential: Sendable, Equatable {
         (header: "x-parse-windows-key", word: "_WindowsKey"),
     ]
 
-    /// What it is called in a body.
+    /// The keys of credentials in a body.
     static let words: [StaticString] =
         ["_ApplicationId", "_MasterKey"] + clientKeys.map(\.word)
 
-    /// Headers that name the app and a key say who calls. Where they do not, the body is searched
-    /// for what they leave open, and for nothing else; `beforeSearching` is told how much that is.
-    /// `nil` where no app is named that could be one.
+    /// Reads the app and the key from headers. If they are incomplete, only the missing credentials are
+    /// searched for in the body; `requireBodySearchAllowed` gets its size. `nil` if no valid app id is given.
     package init?(
         _ request: HTTPServerRequest,
-        beforeSearching: (_ bytes: Int) throws -> Void = { _ in }
+        requireBodySearchAllowed: (_ bytes: Int) throws -> Void = { _ in }
     ) rethrows {
         let headers = request.headers
         var app = headers["x-parse-application-id"]
@@ -163,7 +161,7 @@ package struct ParseCredential: Sendable, Equatable {
             let found = try BodyCredentials(
                 request,
                 named: Self.words,
-                beforeSearching: beforeSearching
+                requireBodySearchAllowed: requireBodySearchAllowed
             )
             guard let body = found else { return nil }
             app = app ?? body.text("_ApplicationId")
@@ -175,7 +173,7 @@ package struct ParseCredential: Sendable, Equatable {
         self.app = app
     }
 
-    /// Who leaves the master key empty gives none.
+    /// An empty key counts as missing.
     private static func given(_ key: String?) -> String? {
         guard let key, !key.isEmpty else { return nil }
         return key

@@ -1,12 +1,12 @@
 package import JSON
 import PushCore
 
-/// Turns the body of `POST /parse/push` into the push request that all of Carillon speaks. Pure.
+/// Converts the body of `POST /parse/push` to Carillon's push request. Pure.
 package enum ParsePush {
     /// Parse's code for a push that cannot be sent as it is.
     static let misconfigured = 115
 
-    /// - Throws: `ObjectError` 115 for what Parse refuses, or would accept and then fail at;
+    /// - Throws: `ObjectError` 115 for a push that Parse refuses, or would accept and then fail to send;
     ///   `WhereError` with its own code for a condition.
     package static func request(_ body: JSONObject) throws -> JSONObject {
         for name in ["app", "id", "source"] where body[name] != nil {
@@ -44,15 +44,15 @@ package enum ParsePush {
             zone: "Z"
         )
         request["data"] = .object(kept(data))
-        // What Parse Server sends to Android, its SDK alone can read.
+        // Only Parse's SDK can read the messages that Parse Server sends to Android.
         request["sdk"] = .string(PushRequest.SDK.parse.rawValue)
         return request
     }
 
-    // MARK: Words
+    // MARK: Keys
 
-    /// A word of Parse's, the name that the rest of Carillon has for it, and whether a value means
-    /// it: anything else by these names is a word of the app's own.
+    /// A key of Parse's, Carillon's name for it, and the test of its values: with any other value it is a key
+    /// of the app's own.
     private struct Word {
         let name: String
         let other: String
@@ -76,7 +76,7 @@ package enum ParsePush {
         ]
     }
 
-    private static let pushTypes: TextSet = [
+    private static let pushTypes: ExactStringSet = [
         "alert", "background", "voip", "complication", "fileprovider", "mdm", "location",
         "liveactivity", "pushtotalk", "widgets", "controls",
     ]
@@ -85,8 +85,8 @@ package enum ParsePush {
         value.string.map { (1...64).contains($0.utf8.count) } ?? false
     }
 
-    /// Those that Parse's adapter takes from beside `data`, too. There a `priority` that is a word is
-    /// Carillon's own.
+    /// Moves the keys that Parse's adapter also reads from outside of `data`. There a `priority` that is a
+    /// word is Carillon's own.
     private static func moveHeaders(of request: inout JSONObject, into data: inout JSONObject) {
         for word in words where ["push_type", "priority"].contains(word.name) {
             guard let value = request[word.name], word.isMeant(value) else { continue }
@@ -95,7 +95,7 @@ package enum ParsePush {
         }
     }
 
-    /// An end in `data` counts where the push has none: in milliseconds, as the adapter reads it.
+    /// Moves an expiry from `data` to a push without one: in milliseconds, as the adapter reads it.
     private static func moveEnd(of data: inout JSONObject, into request: inout JSONObject) {
         guard request["expiration_time"] == nil, request["expiration_interval"] == nil,
             let value = data["expiration_time"]?.double, value > 1e11, value < 1e15
@@ -104,8 +104,7 @@ package enum ParsePush {
         request["expiration_time"] = .double(value / 1000)
     }
 
-    /// A push's words as all of Carillon reads them. Parse sets the stored badges to a number that
-    /// is sent.
+    /// Returns the data with Carillon's keys. In Parse, a sent number sets the stored badges.
     private static func kept(_ data: JSONObject) -> JSONObject {
         var kept = data
         if let number = data["badge"]?.integer {
@@ -119,7 +118,7 @@ package enum ParsePush {
         return kept
     }
 
-    /// The words as they came.
+    /// Returns the data with the keys as sent.
     package static func sent(_ kept: JSONObject) -> JSONObject {
         var data = kept
         if let badge = kept["badge"], BadgeChange(badge)?.isSetting == true {
@@ -134,8 +133,8 @@ package enum ParsePush {
 
     // MARK: Times
 
-    /// Seconds since 1970 are an instant. A string stays where it has a zone; without one it is
-    /// device-local where `zone` is empty, and else in that zone. A date alone is its midnight.
+    /// Converts a time. Seconds since 1970 are an instant. A string with a zone stays; without one it is
+    /// device-local if `zone` is empty, and else in that zone. A date alone is its midnight.
     private static func time(
         _ value: JSONValue?,
         _ name: String,
@@ -148,7 +147,7 @@ package enum ParsePush {
         case .string(let text)?:
             for form in [text, text + "T00:00:00"] {
                 if Instant(iso8601: form) != nil { return .string(form) }
-                if WallTime(iso8601: form) != nil { return .string(form + zone) }
+                if LocalDateTime(iso8601: form) != nil { return .string(form + zone) }
             }
             throw refused("\(name) is not a valid time: \(JSONValue.string(text).shown).")
         case let value?:

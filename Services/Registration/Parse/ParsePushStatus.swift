@@ -46,7 +46,7 @@ enum ParsePushStatus {
         return object
     }
 
-    /// A condition over records, in the names that records are kept by.
+    /// Translates a condition over records to the names under which records are stored.
     static func translated(_ condition: Where) throws(WhereError) -> Where {
         switch condition {
         case .all(let parts): return .all(try translated(parts))
@@ -88,7 +88,7 @@ enum ParsePushStatus {
         }
     }
 
-    /// The status that LeanCloud's records have for each of Parse's; what has none of them failed.
+    /// LeanCloud's status for each of Parse's; a status without an entry failed.
     private static let statuses = [
         "pending": "in-queue", "running": "in-queue", "scheduled": "scheduled",
         "succeeded": "done",
@@ -126,7 +126,7 @@ enum ParsePushStatus {
         }
     }
 
-    /// Whom it went to, as a query for installations.
+    /// Returns the audience as a query for installations.
     private static func query(_ request: JSONObject) -> JSONValue {
         if let channels = request["channels"] {
             return ["channels": ["$in": channels.array == nil ? .array([channels]) : channels]]
@@ -134,7 +134,7 @@ enum ParsePushStatus {
         return request["where"] ?? .object([:])
     }
 
-    /// Parse's way of telling that two pushes say the same.
+    /// Returns the hash by which Parse recognizes pushes with the same alert.
     private static func hash(_ alert: JSONValue?) -> String {
         let text = alert?.string ?? (alert?.object == nil ? "" : alert?.text ?? "")
         return Hex.encode(md5(Array(text.utf8)))

@@ -1,21 +1,22 @@
 import JSON
 import PushCore
 
-/// Reads what a client asks of a class by Parse's names. Pure.
+/// Parses a client's query of a class by Parse's names. Pure.
 ///
-/// A parameter comes as JSON in a body, or as text in a query string; one that Parse does not know
-/// is error 102. What only advises Parse's database (`hint`, `comment`, the read preferences)
-/// changes no answer, and is taken.
+/// A parameter is JSON in a body, or a string in a query string; one that Parse does not know is error 102.
+/// Hints for Parse's database (`hint`, `comment`, the read preferences) are accepted and ignored.
 enum ParseQuery {
-    private static let advice: TextSet = [
+    private static let advice: ExactStringSet = [
         "hint", "comment", "readPreference", "includeReadPreference", "subqueryReadPreference",
     ]
-    private static let forReading: TextSet = ["keys", "excludeKeys", "include", "includeAll"]
-    private static let forFinding: TextSet = [
+    private static let forReading: ExactStringSet = [
+        "keys", "excludeKeys", "include", "includeAll",
+    ]
+    private static let forFinding: ExactStringSet = [
         "where", "limit", "skip", "order", "count", "explain", "redirectClassNameForKey",
     ]
 
-    /// For one object by its id: only what of it is wanted.
+    /// Parses the query for one object by its id: only its selection of fields.
     static func read(_ parameters: JSONObject) throws -> ObjectQuery {
         for name in parameters.keys where !forReading.contains(name) && !advice.contains(name) {
             throw unknown(name)
@@ -37,7 +38,7 @@ enum ParseQuery {
         try readSelection(parameters, into: &query)
         if let condition = try condition(parameters["where"]) { query.condition = condition }
         if let limit = try number("limit", parameters) {
-            // As Parse does with its `maxLimit`.
+            // Like Parse with its `maxLimit`.
             query.limit = min(limit, WhereQuery.maximumLimit)
         }
         if let skip = try number("skip", parameters) { query.skip = skip }
@@ -46,7 +47,7 @@ enum ParseQuery {
         return query
     }
 
-    /// A `where`: an object, or its text.
+    /// Parses a `where`: an object, or its JSON as a string.
     static func condition(_ value: JSONValue?) throws -> Where? {
         guard var value, !value.isNull else { return nil }
         if let text = value.string {
@@ -75,7 +76,7 @@ enum ParseQuery {
         if isOn(parameters["includeAll"]) { query.include = ["*"] }
     }
 
-    /// Names joined by commas, or a list of them.
+    /// Returns names joined by commas, from such a string or from a list.
     private static func names(_ name: String, _ parameters: JSONObject) throws -> String? {
         switch parameters[name] {
         case nil, .null?: return nil

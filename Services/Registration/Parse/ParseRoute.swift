@@ -1,12 +1,12 @@
-import Door
+import Gateway
 import HTTPServer
 import JSON
 
-/// One call of Parse's API: a method and a path below `/parse`, by each of the path's names.
+/// One call of Parse's API: a method and a path below `/parse`, with all names of the path.
 struct ParseRoute: Equatable, Sendable {
     typealias ObjectClass = ObjectOperations.ObjectClass
 
-    /// What is done.
+    /// The operation of a route.
     enum Work: Equatable, Sendable {
         case create(ObjectClass)
         case find(ObjectClass)
@@ -19,15 +19,14 @@ struct ParseRoute: Equatable, Sendable {
     }
 
     let method: HTTPMethod
-    /// `classes/_User/:id`, and `users/:id` beside it.
+    /// `classes/_User/:id`, and its alias `users/:id`.
     let patterns: [String]
     let work: Work
 
-    /// As the audit shows it: the method that is meant, and the path, by whichever name the class was
-    /// called.
+    /// The audit's name of the action: the intended method, and the path by the class's first name.
     var action: String { "\(method.rawValue) /parse/\(patterns[0])" }
 
-    /// All that can be called with a key.
+    /// All routes that need a key.
     static let all: [ParseRoute] =
         routes(of: .installation, at: ["classes/_Installation", "installations"])
         + routes(of: .identity, at: ["classes/_User", "users"])
@@ -37,7 +36,7 @@ struct ParseRoute: Equatable, Sendable {
             ParseRoute(method: .post, patterns: ["batch"], work: .batch),
         ]
 
-    /// Asked by whoever watches the service, without a key, and by any method.
+    /// The health check of monitoring, without a key and with any method.
     static let health = ParseRoute(method: .get, patterns: ["health"], work: .health)
 
     private static func routes(of objectClass: ObjectClass, at paths: [String]) -> [ParseRoute] {
@@ -51,12 +50,12 @@ struct ParseRoute: Equatable, Sendable {
         ]
     }
 
-    // MARK: By a path
+    // MARK: Lookup by path
 
-    /// What an item of a batch asks for, which no router has seen.
+    /// Finds the route of an item of a batch, which the router has not seen.
     ///
-    /// - Returns: The route, and the id that the path names.
-    /// - Throws: `ObjectError` that names what is not here.
+    /// - Returns: The route, and the id in the path.
+    /// - Throws: `ObjectError` that names the missing route.
     static func find(
         _ method: HTTPMethod,
         _ path: [String]
@@ -77,8 +76,8 @@ struct ParseRoute: Equatable, Sendable {
         throw isKnown ? .wrongMethod : nothing(at: path)
     }
 
-    /// What Parse Server has beyond what a push service is asked for.
-    private static let refused: TextSet = [
+    /// The features of Parse Server that are not part of a push service.
+    private static let refused: ExactStringSet = [
         "aggregate", "apps", "challenge", "cloud_code", "config", "events", "files", "functions",
         "graphql_config", "hooks", "jobs", "login", "loginAs", "logout", "logs", "products",
         "purge", "push_audiences", "requestPasswordReset", "roles", "schemas", "scriptlog",
@@ -86,14 +85,14 @@ struct ParseRoute: Equatable, Sendable {
         "verificationEmailRequest", "verifyPassword",
     ]
 
-    /// The error of a path that no route has.
+    /// Returns the error of an unknown path.
     static func nothing(at path: [String]) -> ObjectError {
         let name = path.first ?? ""
         if path == ["users", "me"] { return notHere("/parse/users/me") }
         if name == "classes", (2...3).contains(path.count),
             !ObjectClass.allCases.contains(where: { $0.parseName == path[1] })
         {
-            return ObjectError(code: 119, "The class \(path[1].prefix(100)) is not kept here.")
+            return ObjectError(code: 119, "The class \(path[1].prefix(100)) is not stored here.")
         }
         if refused.contains(name) { return notHere("/parse/\(name)") }
         return ObjectError(.nothingHere)

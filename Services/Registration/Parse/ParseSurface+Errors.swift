@@ -1,8 +1,7 @@
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
-import PushStorage
 
 extension ParseSurface {
     func answer(to refusal: Refusal, _ request: HTTPServerRequest) -> HTTPServerResponse {
@@ -15,7 +14,7 @@ extension ParseSurface {
 }
 
 extension ObjectError {
-    /// What a caller of Parse's is told of an error; `nil` for what is none of his business.
+    /// Maps an error to one that a caller of Parse's may see; `nil` if it does not concern the caller.
     init?(ofParse error: any Error) {
         if let error = error as? PushRequestError {
             switch error.problem {
@@ -51,7 +50,7 @@ extension ObjectError {
         }
     }
 
-    /// As Parse has it: who is a stranger gets no code.
+    /// The body in Parse's form: an unauthenticated caller gets no code.
     var parseBody: JSONValue {
         if code == ObjectError.unauthorized.code { return ["error": "unauthorized"] }
         return ["code": JSONValue(code), "error": .string(description)]

@@ -1,32 +1,32 @@
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import Observability
 import PushCore
 import PushStorage
 
-/// A call whose sender is known, as a route gets it.
+/// A call with an authenticated sender, as a route gets it.
 struct ParseQuestion: Sendable {
     let call: ParseCall
     let caller: Caller
-    /// That the path names.
+    /// The id in the path.
     let id: String
-    /// Where the service is reached from outside.
+    /// The base URL of the service, as seen from outside.
     let base: String
 }
 
-/// What each route does.
+/// The handlers of the routes.
 extension ParseSurface {
     typealias ObjectClass = ObjectOperations.ObjectClass
 
-    /// What a route answers, before it is dressed for HTTP or for its place in a batch.
+    /// A route's response, before it becomes HTTP or an item of a batch.
     struct Answer: Sendable {
         var status = 200
         var body: JSONValue
         var location: String?
         var pushStatusID: String?
-        /// The body's `results`, where they are too many to be made at once.
-        var later: LaterObjects?
+        /// The body's `results`, if they are too many to be made at once.
+        var later: StreamedObjects?
 
         var response: HTTPServerResponse {
             if let later { return later.response(beside: body.object ?? [:]) }
@@ -51,7 +51,7 @@ extension ParseSurface {
             case .health: return Answer(body: ["status": "ok"])
             }
         } catch let error as ObjectError where error.code == 119 && route.work != .push {
-            // Parse's status for what the key may not do; a push alone is 403.
+            // Parse's status for a call that the key does not allow; only a push gets 403.
             throw ObjectError(code: error.code, error.description)
         }
     }
@@ -89,8 +89,8 @@ extension ParseSurface {
         )
     }
 
-    /// A create that met an object: Parse's package shows wrong values where it is not told what its
-    /// operations came to.
+    /// Returns the response of a create that changed an existing object: Parse's package shows wrong values
+    /// unless it gets the results of its operations.
     private static func updated(_ saved: ObjectOperations.Saved) -> JSONObject {
         var body = saved.results
         body["objectId"] = .string(saved.objectID)
@@ -192,11 +192,11 @@ extension ParseSurface {
     // MARK: Batches
 
     private static let maximumBatch = 1000
-    /// What the answers of a batch may come to, as text.
+    /// The limit of all responses of a batch, in bytes of JSON.
     private static let maximumAnswerBytes = 16 << 20
 
-    /// Each item by itself, in order; what fails does so in its own place, as those before it are
-    /// kept already.
+    /// Executes each item by itself, in order; a failure is that item's result, as the items before it are
+    /// already stored.
     private func batch(_ question: ParseQuestion) async throws -> Answer {
         let caller = question.caller
         var answers: [JSONValue] = []
@@ -235,7 +235,7 @@ extension ParseSurface {
         return Answer(body: .array(answers))
     }
 
-    /// - Throws: `ObjectError` for what makes the whole batch one that cannot be done.
+    /// - Throws: `ObjectError` if the whole batch is invalid.
     private func batchItems(_ call: ParseCall) throws -> [ParseCall] {
         guard let requests = call.parameters["requests"]?.array else {
             throw ObjectError(code: 107, "requests must be an array.")

@@ -1,15 +1,14 @@
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import Observability
 import PushCore
-import PushStorage
 
-/// Parse Server's REST API under `/parse`: who may call it, and errors in its own form.
+/// Parse Server's REST API under `/parse`: authentication, and errors in its own form.
 ///
-/// One value a loop. What it does to objects and pushes is what LeanCloud's surface does to them;
-/// only the names differ. A request that is at fault is never answered 5xx, since Parse's package
-/// repeats such a call, pushes included, four times.
+/// One value a loop. Its operations on objects and pushes are those of LeanCloud's surface; only the names
+/// differ. An invalid request never gets a 5xx, since Parse's package repeats such a call, pushes included,
+/// four times.
 struct ParseSurface: Surface {
     let objects: ObjectOperations
     let pushes: PushOperations
@@ -24,15 +23,15 @@ struct ParseSurface: Surface {
             X-Parse-Session-Token, X-Parse-Installation-Id, X-Parse-Request-Id, \
             X-Parse-Revocable-Session, X-Requested-With, Content-Type, Pragma, Cache-Control
             """,
-        // Parse's package looks for these names in this very spelling, also outside of browsers,
-        // before it reads a push's id.
+        // Parse's package looks for these names in this exact spelling, also outside of browsers, before it
+        // reads a push's id.
         exposed: "X-Parse-Job-Status-Id, X-Parse-Push-Status-Id"
     )
 
     func owns(_ request: HTTPServerRequest) -> Bool { request.isBelow("/parse") }
 
-    /// A form of Parse's package may mean any method, and who calls is asked before what for: so each
-    /// path takes every method, and what is not there is behind the key too.
+    /// A form of Parse's package may mean any method, and authentication comes before routing: so each path
+    /// accepts every method, and unknown paths need a key, too.
     private static let methods: [HTTPMethod] = [.get, .post, .put, .delete]
 
     var routes: [SurfaceRoute] {
@@ -42,7 +41,7 @@ struct ParseSurface: Surface {
         let patterns = Dictionary(grouping: called, by: \.pattern).mapValues { calls in
             Dictionary(calls.map { ($0.method, $0.route) }) { first, _ in first }
         }
-        // What can be called first, in the order of the table.
+        // The valid calls first, in the order of the table.
         let refused = patterns.flatMap { pattern, routes in
             Self.methods.filter { routes[$0] == nil }.map { (pattern: pattern, method: $0) }
         }
@@ -55,7 +54,7 @@ struct ParseSurface: Surface {
         return calls + health + others
     }
 
-    /// One method of one path; `routes` is what the path takes, `nil` where nothing is there.
+    /// Returns one method of one path; `routes` are the methods of the path, `nil` if it is unknown.
     private func route(
         _ method: HTTPMethod,
         _ pattern: String,
@@ -84,7 +83,7 @@ struct ParseSurface: Surface {
         )
     }
 
-    /// As the audit shows what has no better name.
+    /// The audit's name of a call without a better one.
     private static func unknown(_ method: HTTPMethod) -> String {
         "\(method.rawValue) /parse/*rest"
     }
@@ -102,10 +101,13 @@ struct ParseSurface: Surface {
         }
     }
 
-    /// Who calls. With a master key nothing else is looked at: one that is wrong is a failure, whatever
-    /// right key stands beside it, or guesses at it would look like calls that were let in.
-    func proof(of request: HTTPServerRequest, _ visit: Visit) throws -> Proof {
-        let credential = try ParseCredential(request, beforeSearching: visit.beforeSearching)
+    /// Returns the credentials to verify. With a master key no other is checked: a wrong one is a failure,
+    /// whatever right key is beside it; otherwise guesses would look like authenticated calls.
+    func proof(of request: HTTPServerRequest, _ visit: RequestContext) throws -> Proof {
+        let credential = try ParseCredential(
+            request,
+            requireBodySearchAllowed: visit.requireBodySearchAllowed
+        )
         guard let credential, let key = credential.masterKey ?? credential.clientKey else {
             throw visit.refusal()
         }

@@ -1,13 +1,13 @@
 import JSON
 import PushCore
 
-/// What the tutorial's app says of its device: `{"Platform", "Handle", "Tags"}`, by whatever case its
-/// serializer writes them in, and whatever stands beside them.
+/// The registration that the tutorial's app sends: `{"Platform", "Handle", "Tags"}`, with names in any case,
+/// and any other fields beside them.
 struct DeviceRegistration: Equatable, Sendable {
     private enum Platform: String {
         case mpns, wns, apns, gcm
 
-        /// As LeanCloud's surface calls such a device, and where its token stands.
+        /// The device type of LeanCloud's surface, and the field of the token.
         var fields: (deviceType: String, token: String) {
             switch self {
             case .apns: ("ios", "deviceToken")
@@ -20,8 +20,8 @@ struct DeviceRegistration: Equatable, Sendable {
 
     static let maximumTags = 60
     private static let userTag = "username:"
-    /// What says how a device is reached.
-    private static let routeFields: TextSet = [
+    /// The fields that say how a device is reached.
+    private static let routeFields: ExactStringSet = [
         "deviceType", "deviceToken", "registrationId", "subscriptionUri", "pushType",
     ]
 
@@ -31,8 +31,8 @@ struct DeviceRegistration: Equatable, Sendable {
     private let identity: String
 
     /// - Parameters:
-    ///   - body: As it came.
-    ///   - identity: The caller.
+    ///   - body: The request's body.
+    ///   - identity: The caller's identity.
     /// - Throws: `SecureRequestError`, also for another user's tag: backends send by these.
     init(_ body: [UInt8], of identity: String) throws(SecureRequestError) {
         let parsed = try? JSONValue.parse(body, maximumDepth: 8, maximumValues: 1000)
@@ -75,14 +75,14 @@ struct DeviceRegistration: Equatable, Sendable {
         self.tags = (tags + [own]).withoutRepeats()
     }
 
-    /// What finds the devices that have the token.
+    /// Returns the keys that find the devices with this token.
     func keys() throws(InstallationError) -> Installation.Keys {
         var object: JSONObject = [:]
         write(to: &object)
         return try Installation.Keys(object)
     }
 
-    /// Puts it into an installation; what other surfaces keep there stays.
+    /// Writes the registration into an installation; the fields of other surfaces stay.
     func put(into installation: inout Installation, now: Instant) throws(InstallationError) {
         var object = installation.object
         for field in Self.routeFields { object.removeValue(forKey: field) }
@@ -93,7 +93,7 @@ struct DeviceRegistration: Equatable, Sendable {
             let vendor = object["vendor"]?.string?.lowercased() ?? ""
             if !["", "fcm", "gcm"].contains(vendor) { object.removeValue(forKey: "vendor") }
         }
-        let tags = TextSet(tags)
+        let tags = ExactStringSet(tags)
         try installation.take(
             object,
             changed: Self.routeFields.union(["channels", "identity"]),

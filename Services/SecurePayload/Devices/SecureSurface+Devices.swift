@@ -1,21 +1,39 @@
 import Cryptography
-import Door
+import Gateway
 import HTTPServer
+import InstallationStorage
 import JSON
 import PushCore
-import PushStorage
+import SecureStorage
 
 extension SecureSurface {
     var deviceRoutes: [SurfaceRoute] {
         let path = "/v1/installations/:id/reader"
         return [
-            route(.put, path) { try await setReader($0) },
-            route(.delete, path) { try await removeReader($0) },
+            route(
+                .put,
+                path,
+                RouteDescription(
+                    "Make a device a reader; a secret that it had is void",
+                    for: Callers.readers.schemes,
+                    body: .json(named: "NewReader"),
+                    answers: [.init(200, "Its secret, shown only here", .json(named: "Reader"))]
+                )
+            ) { try await setReader($0) },
+            route(
+                .delete,
+                path,
+                RouteDescription(
+                    "Make a device's secret void",
+                    for: Callers.readers.schemes,
+                    answers: [.init(204, "Void")]
+                )
+            ) { try await removeReader($0) },
         ]
     }
 
-    /// `PUT /v1/installations/{id}/reader`: makes the device a reader, by a secret of its own that is
-    /// answered this once.
+    /// `PUT /v1/installations/{id}/reader`: makes the device a reader with its own secret, which is returned
+    /// only this once.
     private func setReader(_ call: SecureCall) async throws -> HTTPServerResponse {
         let owner = try await owner(of: call)
         let body = try SecureBody(try call.body(), known: ["sealingKey"])
@@ -43,7 +61,7 @@ extension SecureSurface {
                 "installationId": .string(owner.installation), "identity": .string(identity),
                 "deviceSecret": .string(secret),
             ])
-        case .notTheirs: throw notTheirs(call)
+        case .notOwner: throw notOwner(call)
         case .tooMany:
             throw HTTPProblem(
                 status: 409,
@@ -53,7 +71,7 @@ extension SecureSurface {
         }
     }
 
-    /// `DELETE /v1/installations/{id}/reader`: its secret is void from now on.
+    /// `DELETE /v1/installations/{id}/reader`: revokes its secret.
     private func removeReader(_ call: SecureCall) async throws -> HTTPServerResponse {
         let owner = try await owner(of: call)
         let isTheirs = try await database.secureReaders.remove(
@@ -61,11 +79,11 @@ extension SecureSurface {
             installation: owner.installation,
             identity: owner.identity
         )
-        guard isTheirs else { throw notTheirs(call) }
+        guard isTheirs else { throw notOwner(call) }
         return .empty(204)
     }
 
-    /// Whose device it must be: of anybody, where the backend asks.
+    /// A device, and the identity that must own it; `nil` if the backend asks.
     private struct Owner {
         let app: String
         /// The object id.
@@ -73,7 +91,7 @@ extension SecureSurface {
         let identity: String?
     }
 
-    /// - Throws: 404 where a device asks for another than itself.
+    /// - Throws: 404 if a device names another device.
     private func owner(of call: SecureCall) async throws -> Owner {
         switch call.caller {
         case .appKey: throw SecureRefusal.notEnough
@@ -81,14 +99,14 @@ extension SecureSurface {
             let id = try await objectID(call.id, of: caller.appID)
             return Owner(app: caller.appID, installation: id, identity: nil)
         case .reader(let reader):
-            try beforeLooking(reader)
+            try requireNotLimited(reader)
             let id = try await objectID(call.id, of: reader.app.id)
             if let device = reader.device, !device.isSame(as: id) { throw notFound(reader) }
             return Owner(app: reader.app.id, installation: id, identity: reader.identity)
         }
     }
 
-    /// An installation is named by its object id; where one has that name of its own instead, by that.
+    /// Returns the object id of a named installation: the name is that id, or the installation's own id.
     private func objectID(_ name: String, of app: String) async throws -> String {
         let mayBeOwn = !ObjectID.isWellFormed(name) && !name.isEmpty && !name.utf8.contains(0)
         guard mayBeOwn else { return name }
@@ -98,7 +116,7 @@ extension SecureSurface {
         return found?.objectID ?? name
     }
 
-    private func notTheirs(_ call: SecureCall) -> SecureRefusal {
+    private func notOwner(_ call: SecureCall) -> SecureRefusal {
         guard case .reader(let reader) = call.caller else { return .notFound }
         return notFound(reader)
     }

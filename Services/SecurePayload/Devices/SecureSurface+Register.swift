@@ -1,24 +1,54 @@
-import Door
+import Gateway
 import HTTPServer
+import InstallationStorage
 import JSON
 import PushCore
-import PushStorage
+import Storage
 
 extension SecureSurface {
     func registerRoutes(_ base: String) -> [SurfaceRoute] {
         let all = base + "/api/register"
         let one = all + "/:id"
         return [
-            route(.post, all) { try await findRegistration($0) },
-            route(.put, one) { try await register($0) },
-            route(.delete, one) { try await unregister($0) },
+            route(
+                .post,
+                all,
+                RouteDescription(
+                    "Get the id to register a device by",
+                    for: Callers.readers.schemes,
+                    parameters: [.query("handle", ["type": "string"], "The device's token")],
+                    answers: [
+                        .init(200, "An installation's object id", .json(["type": "string"]))
+                    ]
+                )
+            ) { try await findRegistration($0) },
+            route(
+                .put,
+                one,
+                RouteDescription(
+                    "Make or change the caller's installation of this id",
+                    for: Callers.readers.schemes,
+                    body: .json(named: "Registration"),
+                    needsBody: true,
+                    answers: [.init(200, "Registered")]
+                )
+            ) { try await register($0) },
+            route(
+                .delete,
+                one,
+                RouteDescription(
+                    "Remove the caller's installation of this id",
+                    for: Callers.readers.schemes,
+                    answers: [.init(200, "Not there any more")]
+                )
+            ) { try await unregister($0) },
         ]
     }
 
-    /// `POST /api/register`: the id to register by. The caller's own installation with that token has
-    /// one; nothing is stored.
+    /// `POST /api/register`: returns the id to register with: of the caller's own installation with that
+    /// token, or a new one. Stores nothing.
     private func findRegistration(_ call: SecureCall) async throws -> HTTPServerResponse {
-        let reader = try call.caller.needReader()
+        let reader = try call.caller.requireReader()
         if let handle = call.request.queryValue("handle"), !handle.isEmpty,
             !handle.utf8.contains(0)
         {
@@ -42,12 +72,12 @@ extension SecureSurface {
 
     private static let maximumAttempts = 5
 
-    /// `PUT /api/register/{id}`: makes or changes that installation; it is the caller's from now on.
+    /// `PUT /api/register/{id}`: creates or changes that installation, which then is the caller's.
     private func register(_ call: SecureCall) async throws -> HTTPServerResponse {
-        let reader = try call.caller.needReader()
+        let reader = try call.caller.requireReader()
         let id = call.id
         let wanted = try DeviceRegistration(try call.body(), of: reader.identity)
-        // Ids of another server, which the app has kept: it asks for a new one then.
+        // An id of another server, which the app has stored: after a 410 it asks for a new one.
         guard ObjectID.isWellFormed(id) else { throw Self.gone }
         do {
             let keys = try wanted.keys()
@@ -57,7 +87,7 @@ extension SecureSurface {
                     try await make(id, wanted, keys, reader)
                     return .empty(200)
                 } catch let error as StorageError where error.kind == .conflict {
-                    // Somebody made it at the same time.
+                    // Another request created it at the same time.
                     continue
                 }
             }
@@ -66,22 +96,22 @@ extension SecureSurface {
         }
         throw HTTPProblem(
             status: 503,
-            detail: "the installation changes all the time; try again",
+            detail: "the installation was changed concurrently; try again",
             headers: ["Retry-After": "1"]
         )
     }
 
     private static let gone = HTTPProblem(
         status: 410,
-        detail: "this registration is gone; register anew"
+        detail: "this registration does not exist any more; register again"
     )
 
-    /// - Returns: Whether there was one.
+    /// - Returns: Whether the installation exists.
     private func change(
         _ id: String,
         _ wanted: DeviceRegistration,
         _ keys: Installation.Keys,
-        _ reader: ProvedReader
+        _ reader: AuthenticatedReader
     ) async throws -> Bool {
         let (identity, gone) = (reader.identity, Self.gone)
         return try await database.installations.update(
@@ -99,7 +129,7 @@ extension SecureSurface {
         _ id: String,
         _ wanted: DeviceRegistration,
         _ keys: Installation.Keys,
-        _ reader: ProvedReader
+        _ reader: AuthenticatedReader
     ) async throws {
         let app = reader.app.id
         _ = try await database.installations.save(app: app, keys: keys, rule: .azure) { _ in
@@ -110,9 +140,9 @@ extension SecureSurface {
         }
     }
 
-    /// `DELETE /api/register/{id}`: removes one's own; another's is not there, to him.
+    /// `DELETE /api/register/{id}`: deletes the caller's own installation; another's counts as missing.
     private func unregister(_ call: SecureCall) async throws -> HTTPServerResponse {
-        let reader = try call.caller.needReader()
+        let reader = try call.caller.requireReader()
         if ObjectID.isWellFormed(call.id),
             let found = try await database.installations.find(
                 app: reader.app.id,

@@ -1,23 +1,43 @@
 import Cryptography
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
-import PushStorage
+import SecureStorage
 
 extension SecureSurface {
     var secretRoutes: [SurfaceRoute] {
         let path = "/v1/identities/:identity/secret"
         return [
-            route(.put, path) { try await setSecret($0) },
-            route(.delete, path) { try await removeSecret($0) },
+            route(
+                .put,
+                path,
+                RouteDescription(
+                    "Set an identity's secret, or make one",
+                    for: Callers.backends.schemes,
+                    body: .json(named: "NewSecret"),
+                    answers: [
+                        .init(200, "Created; shown only here", .json(named: "Secret")),
+                        .init(204, "Set"),
+                    ]
+                )
+            ) { try await setSecret($0) },
+            route(
+                .delete,
+                path,
+                RouteDescription(
+                    "Remove an identity's secret",
+                    for: Callers.backends.schemes,
+                    answers: [.init(204, "Gone")]
+                )
+            ) { try await removeSecret($0) },
         ]
     }
 
-    /// `PUT /v1/identities/{identity}/secret`: the backend's, or one that is made here and answered
-    /// this once.
+    /// `PUT /v1/identities/{identity}/secret`: stores the backend's secret, or makes one that is returned
+    /// only this once.
     private func setSecret(_ call: SecureCall) async throws -> HTTPServerResponse {
-        let caller = try call.caller.needBackend()
+        let caller = try call.caller.requireBackend()
         let identity = try identity(of: call)
         let body = try SecureBody(try call.body(), known: ["secret"])
         guard let text = try body.text("secret", bytes: IdentitySecret.byteCounts) else {
@@ -31,10 +51,10 @@ extension SecureSurface {
         }
         let secret = Array(text.utf8)
         if let problem = IdentitySecret.problem(secret) { throw SecureRequestError(problem) }
-        // By the same threads as all hashing; the backend takes its turn like any address.
+        // On the same threads as all hashing; the backend takes turns with readers like another app.
         let hash = try await checks.result(
             randomBytes(16),
-            of: SecretChecks.Caller(backendOf: Array(caller.appID.utf8)),
+            of: SecretVerifier.Caller(backendOf: Array(caller.appID.utf8)),
             for: call.visit.presence
         ) { try PasswordHash.scrypt(secret) }
         guard let hash else { throw Refusal.failed }
@@ -46,9 +66,9 @@ extension SecureSurface {
         return .empty(204)
     }
 
-    /// `DELETE /v1/identities/{identity}/secret`.
+    /// `DELETE /v1/identities/{identity}/secret`: deletes the secret.
     private func removeSecret(_ call: SecureCall) async throws -> HTTPServerResponse {
-        let caller = try call.caller.needBackend()
+        let caller = try call.caller.requireBackend()
         _ = try await database.identitySecrets.remove(
             app: caller.appID,
             identity: try identity(of: call)
@@ -59,9 +79,9 @@ extension SecureSurface {
     private func identity(of call: SecureCall) throws -> String {
         let identity = call.request.pathParameters["identity"] ?? ""
         if let problem = SecureIdentity.problem(identity) { throw SecureRequestError(problem) }
-        guard SecureIdentity.comesByBasic(identity) else {
+        guard SecureIdentity.isValidForBasic(identity) else {
             throw SecureRequestError(
-                "an identity with a colon cannot come by Basic: a secret would be of no use to it"
+                "an identity that contains a colon cannot use Basic authentication"
             )
         }
         return identity

@@ -1,13 +1,15 @@
 import JSON
 import PushCore
 
-/// What a backend wants kept, read from its request.
+/// The content that a backend asks to store, parsed from its request.
 struct NewNotification: Equatable, Sendable {
     static let maximumPayloadBytes = 64 << 10
     static let maximumVisibleBytes = 1 << 10
     static let lifetimes = 60...2_592_000
     static let usualLifetime = 86_400
-    static let fields: TextSet = [
+    /// The maximum length of an `Idempotency-Key`, in characters.
+    static let maximumKeyLength = 255
+    static let fields: ExactStringSet = [
         "identity", "payload", "visibleText", "tag", "expiresInSeconds", "readOnce", "sealed",
     ]
 
@@ -29,7 +31,7 @@ struct NewNotification: Equatable, Sendable {
         )
         let visible = try body.text("visibleText", bytes: 0...Self.maximumVisibleBytes)
         visibleText = visible?.isEmpty == true ? nil : visible
-        if let problem = visibleText.flatMap(SecureRing.problem(ofVisible:)) {
+        if let problem = visibleText.flatMap(SecurePush.problem(ofVisible:)) {
             throw SecureRequestError(problem)
         }
         tag = try body.text("tag", bytes: 1...TagExpression.maximumBytes)

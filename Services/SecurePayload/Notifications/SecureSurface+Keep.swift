@@ -1,35 +1,96 @@
 import Cryptography
-import Door
 import EventLoop
+import Gateway
 import HTTPServer
 import JSON
 import Outbox
 import PushCore
 import PushStorage
+import SecureStorage
+import Storage
 
 extension SecureSurface {
     func notificationRoutes(_ base: String) -> [SurfaceRoute] {
         let all = base + "/api/notifications"
         let one = all + "/:id"
         return [
-            route(.post, all, maximumBodyBytes: Self.maximumContentBody) { try await keep($0) },
-            route(.get, all) { try await list($0) },
-            route(.get, one) { try await read($0) },
-            route(.delete, one) { try await delete($0) },
+            route(.post, all, Self.keeping, maximumBodyBytes: Self.maximumContentBody) {
+                try await keep($0)
+            },
+            route(.get, all, Self.listing) { try await list($0) },
+            route(.get, one, Self.reading) { try await read($0) },
+            route(
+                .delete,
+                one,
+                RouteDescription(
+                    "Delete the content, for all devices: how one says that it has it",
+                    for: Callers.readers.schemes,
+                    parameters: [Self.device],
+                    answers: [.init(204, "Gone")]
+                )
+            ) { try await delete($0) },
         ]
     }
 
-    /// Tries for an id that nothing has: of numbers some are in use.
-    private static let maximumAttempts = 20
-    static let maximumKeyLength = 255
+    private static let device = RouteDescription.Parameter.query(
+        "installation",
+        ["type": "string"],
+        "The device that an identity reads on, of content that is sealed to it"
+    )
 
-    /// `POST /api/notifications`: content is kept and rung for, in one transaction.
+    private static let keeping = RouteDescription(
+        "Keep content for an identity, and ring its devices",
+        for: Callers.backends.schemes,
+        parameters: [
+            .header(
+                "Idempotency-Key",
+                OpenAPISchemas.requestKey,
+                "A repeat gets the first answer, and no notification is sent again"
+            )
+        ],
+        body: .json(named: "NewNotification"),
+        needsBody: true,
+        answers: [.init(201, "Kept", .json(named: "Kept"))]
+    )
+
+    private static let listing = RouteDescription(
+        "List the payloads that wait for their reader; for the master key all",
+        for: Callers.readers.schemes,
+        parameters: [
+            .query("identity", OpenAPISchemas.identity, "Master key only"),
+            .query("limit", OpenAPISchemas.pageLimit, "Master key only"),
+            .query(
+                "after",
+                OpenAPISchemas.cursor,
+                "What a page before gave as next; master key only"
+            ), device,
+        ],
+        answers: [.init(200, "Newest first", .json(named: "Page"))]
+    )
+
+    private static let reading = RouteDescription(
+        "Get the content, for its identity; for the master key what the list shows",
+        for: Callers.readers.schemes,
+        parameters: [device],
+        answers: [
+            .init(
+                200,
+                "It is there",
+                .json(["oneOf": [.schema(named: "Notification"), .schema(named: "Entry")]])
+            )
+        ]
+    )
+
+    /// The attempts to find an unused id: a numeric one may be in use.
+    private static let maximumAttempts = 20
+
+    /// `POST /api/notifications`: stores content and its push in one transaction.
     private func keep(_ call: SecureCall) async throws -> HTTPServerResponse {
         if case .reader = call.caller, call.request.body.isEmpty {
-            // The tutorial's own: it has a text of its own for its caller. We have none.
+            // The tutorial's own request: its server has a fixed text for the caller. Carillon has none.
             throw SecureRefusal.unproved
         }
-        let caller = try call.caller.needBackend()
+        let caller = try call.caller.requireBackend()
         let body = try call.body()
         let wanted = try NewNotification(body)
         call.visit.note(wanted.identity)
@@ -52,7 +113,11 @@ extension SecureSurface {
             case .kept:
                 figures.kept(forDevices: wanted.isSealed)
                 return created(
-                    SecureAnswer(id: id, pushID: judged.push.id, expiresAt: payload.expiresAt),
+                    IdempotentResponse(
+                        id: id,
+                        pushID: judged.push.id,
+                        expiresAt: payload.expiresAt
+                    ),
                     call
                 )
             case .idTaken: continue
@@ -69,30 +134,31 @@ extension SecureSurface {
         )
     }
 
-    /// - Throws: 400 for a key that is none.
+    /// - Throws: 400 if the key is invalid.
     private func requestKey(
         _ call: SecureCall,
         of app: String,
         _ body: [UInt8]
-    ) throws -> SecureRequestKey? {
+    ) throws -> IdempotencyKey? {
         let stated = call.request.headers.all("idempotency-key")
         guard let key = stated.first else { return nil }
-        guard stated.count == 1, (1...Self.maximumKeyLength).contains(key.unicodeScalars.count),
+        guard stated.count == 1,
+            (1...NewNotification.maximumKeyLength).contains(key.unicodeScalars.count),
             !key.utf8.contains(0)
         else {
             throw SecureRequestError(
-                "Idempotency-Key must be one of 1 to \(Self.maximumKeyLength) characters"
+                "Idempotency-Key must be one of 1 to \(NewNotification.maximumKeyLength) characters"
             )
         }
-        return SecureRequestKey(
+        return IdempotencyKey(
             app: app,
             key: key,
-            bodyMarks: keys.marks(of: body, context: SecureRequestKey.context(app: app, key: key))
+            bodyMarks: keys.marks(of: body, context: IdempotencyKey.context(app: app, key: key))
         )
     }
 
     private func answer(
-        to known: KnownSecureKey,
+        to known: IdempotencyResult,
         _ call: SecureCall
     ) throws -> HTTPServerResponse {
         switch known {
@@ -100,13 +166,13 @@ extension SecureSurface {
         case .otherBody:
             throw HTTPProblem(
                 status: 422,
-                detail: "this Idempotency-Key came with another body before"
+                detail: "this Idempotency-Key was used with a different body"
             )
         }
     }
 
     private func created(
-        _ answer: SecureAnswer,
+        _ answer: IdempotentResponse,
         _ call: SecureCall
     ) -> HTTPServerResponse {
         call.visit.note(answer.id)
@@ -121,15 +187,15 @@ extension SecureSurface {
         return response
     }
 
-    // MARK: What is kept, and what rings for it
+    // MARK: Content and its push
 
     private func made(
         _ wanted: NewNotification,
         _ id: String,
         of app: String
-    ) async throws -> (NewSecurePayload, SecureRing) {
+    ) async throws -> (NewSecurePayload, SecurePush) {
         let expiresAt = database.clock.now().adding(.seconds(wanted.lifetimeSeconds))
-        var ring = SecureRing(
+        var ring = SecurePush(
             id: id,
             identity: wanted.identity,
             tag: wanted.tag,
@@ -160,9 +226,9 @@ extension SecureSurface {
         return (payload, ring)
     }
 
-    /// The content as each device of the identity gets it that has a key of its own.
+    /// Seals the content to each device of the identity that has a sealing key.
     ///
-    /// - Throws: 409 where none has.
+    /// - Throws: 409 if no device has one.
     private func copies(
         of wanted: NewNotification,
         _ id: String,
@@ -172,7 +238,7 @@ extension SecureSurface {
         guard !devices.isEmpty else {
             throw HTTPProblem(status: 409, detail: "the identity has no device with a sealingKey")
         }
-        // A hundred of them, with 64 KiB each, take long.
+        // A hundred copies of 64 KiB each take long.
         return try await loop.blocking {
             try devices.map { device in
                 SealedCopy(
@@ -189,7 +255,7 @@ extension SecureSurface {
         }
     }
 
-    private func judge(_ ring: SecureRing, of app: String) throws -> PushAcceptance.Judged {
+    private func judge(_ ring: SecurePush, of app: String) throws -> PushAcceptance.Judged {
         do {
             return try PushAcceptance(database, topics: topics).judge(
                 ring.request,
@@ -198,7 +264,7 @@ extension SecureSurface {
                     source: PushIdentity.secureSource,
                     id: ring.eventID
                 ),
-                tellsID: false,
+                includesPushID: false,
                 now: database.clock.now()
             )
         } catch let error as PushRequestError {
@@ -209,13 +275,13 @@ extension SecureSurface {
     }
 }
 
-/// Content that only one device can open: what it must know to do so, too.
+/// The sealing of content to one device, and the parameters that the device needs to open it.
 enum SealedForDevice {
     static let info = "carillon secure payload v1"
-    /// As answers call it.
+    /// The name in responses.
     static let name = "hpke-x25519-sha256-aes256gcm"
 
-    /// What it belongs to: it opens for no other id, app or device.
+    /// Returns the data that binds sealed content to its app, id and device: it opens for no other.
     static func aad(app: String, id: String, installation: String) -> [UInt8] {
         Array("\(app)/\(id)/\(installation)".utf8)
     }

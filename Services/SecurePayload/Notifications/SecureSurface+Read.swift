@@ -1,14 +1,15 @@
 import Cryptography
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import Observability
 import PushCore
 import PushEvents
-import PushStorage
+import SecureStorage
 
 extension SecureSurface {
-    /// `GET /api/notifications/{id}`: the content for its reader; for the backend what the list shows.
+    /// `GET /api/notifications/{id}`: returns the content to its reader, and its entry of the list to the
+    /// backend.
     func read(_ call: SecureCall) async throws -> HTTPServerResponse {
         switch call.caller {
         case .appKey: throw SecureRefusal.notEnough
@@ -17,7 +18,7 @@ extension SecureSurface {
             guard let found else { throw SecureRefusal.notFound }
             return .json(.object(found.object))
         case .reader(let reader):
-            try beforeLooking(reader)
+            try requireNotLimited(reader)
             let asks = reader.reader(naming: call.request.queryValue("installation"))
             if call.request.method == .head {
                 guard try await database.securePayloads.exists(call.id, for: asks) else {
@@ -31,12 +32,12 @@ extension SecureSurface {
 
     private func read(
         _ id: String,
-        by reader: ProvedReader,
+        by reader: AuthenticatedReader,
         _ asks: SecureReader
     ) async throws -> HTTPServerResponse {
         let store = database.securePayloads
         guard let content = try await store.look(id, for: asks) else { throw notFound(reader) }
-        // Before it is marked: what cannot be opened was not read.
+        // Before it is marked as read: content that cannot be opened was not read.
         let text = try text(of: content)
         var wasRead = true
         if !content.wasRead || !content.isNoted {
@@ -56,7 +57,7 @@ extension SecureSurface {
         return .secret(object)
     }
 
-    /// - Throws: 500 for what is not as it was kept, or was moved here from another row.
+    /// - Throws: 500 if the content was changed, or was moved here from another row.
     private func text(of content: SecureContent) throws -> String {
         if content.isSealed { return Base64.encodeURL(content.bytes) }
         do throws(CryptographyError) {
@@ -71,7 +72,8 @@ extension SecureSurface {
         }
     }
 
-    /// `DELETE /api/notifications/{id}`: a device has it, or its backend takes it back.
+    /// `DELETE /api/notifications/{id}`: deletes content that a device has received, or that its backend
+    /// withdraws.
     func delete(_ call: SecureCall) async throws -> HTTPServerResponse {
         switch call.caller {
         case .appKey: throw SecureRefusal.notEnough
@@ -80,7 +82,7 @@ extension SecureSurface {
                 throw SecureRefusal.notFound
             }
         case .reader(let reader):
-            try beforeLooking(reader)
+            try requireNotLimited(reader)
             let asks = reader.reader(naming: call.request.queryValue("installation"))
             guard try await database.securePayloads.delete(call.id, for: asks) else {
                 throw notFound(reader)
@@ -93,10 +95,11 @@ extension SecureSurface {
 
     private static let pageSizes = 1...SecurePayloadStore.maximumPage
     private static let usualPageSize = 100
-    /// With one of these a list is the backend's.
+    /// The parameters that only a backend's list may have.
     private static let backendQueries = ["identity", "limit", "after"]
 
-    /// `GET /api/notifications`: what waits for the reader; for the backend whatever it kept.
+    /// `GET /api/notifications`: lists the content that waits for the reader; for the backend all that it
+    /// stored.
     func list(_ call: SecureCall) async throws -> HTTPServerResponse {
         switch call.caller {
         case .appKey: throw SecureRefusal.notEnough
@@ -157,20 +160,20 @@ extension SecureSurface {
     }
 }
 
-extension SecureRing {
-    /// The event that the push is of: content is rung for once.
+extension SecurePush {
+    /// The event id of the push. It depends only on the content's id, so that there is one push for it.
     var eventID: String { Self.eventID(of: id) }
 
     static func eventID(of id: String) -> String { "secure/\(id)" }
 }
 
 extension SecureContent {
-    /// What is told of its first read by this reader.
-    fileprivate func confirmed(at now: Instant) -> ConfirmedRead {
-        ConfirmedRead(
+    /// Returns the record of the first read by this reader.
+    fileprivate func confirmed(at now: Instant) -> ConfirmedReadRecord {
+        ConfirmedReadRecord(
             app: app,
             pushID: pushID,
-            eventID: SecureRing.eventID(of: id),
+            eventID: SecurePush.eventID(of: id),
             identity: identity,
             installationID: device,
             at: now
@@ -179,7 +182,7 @@ extension SecureContent {
 }
 
 extension SecureEntry {
-    /// As the backend sees it.
+    /// The entry as the backend sees it.
     fileprivate var object: JSONObject {
         [
             "Id": SecureID.json(id), "identity": .string(identity), "pushId": .string(pushID),

@@ -1,7 +1,7 @@
-/// Networks from which a wrong secret came lately. Pure: no clock of its own. Bounded: two generations, of
-/// which the older one goes when the younger is full or old enough.
+/// The networks that recently sent a wrong secret. Pure: no clock of its own. Bounded: two generations; the
+/// older one is dropped when the younger is full or old enough.
 struct FailedNetworks {
-    /// An entry lasts for one to two of these.
+    /// The lifetime of a generation; an entry lasts for one to two of these.
     static let lifetime = Duration.seconds(300)
 
     private var young: Set<[UInt8]> = []
@@ -9,7 +9,7 @@ struct FailedNetworks {
     private var begunAt: ContinuousClock.Instant?
     private let maximum: Int
 
-    /// - Parameter maximum: Networks of one generation.
+    /// - Parameter maximum: The networks of one generation.
     init(maximum: Int = 50_000) { self.maximum = max(1, maximum) }
 
     mutating func insert(_ network: [UInt8], now: ContinuousClock.Instant) {

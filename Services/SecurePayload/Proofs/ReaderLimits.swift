@@ -1,28 +1,28 @@
 import Cryptography
-import Door
+import Gateway
 import Observability
 
-/// What readers may get wrong, counted for all loops of a process together: wrong secrets of an
-/// identity from an address, and ids that are not the reader's.
+/// The limits of readers' failures, shared by all loops of a process: wrong secrets of an identity from an
+/// address, and ids that are not the reader's.
 final class ReaderLimits: Sendable {
-    /// So many times what may be wrong of secrets.
+    /// The number of unknown ids that are allowed for each wrong secret.
     private static let missesForEachGuess = 10
 
     private let lock = Lock()
-    /// Of this process: what is counted by it says nothing of names or secrets.
+    /// A random key of this process: counters under it reveal no names or secrets.
     private let key = randomBytes(32)
-    nonisolated(unsafe) private var guesses: Guesses
+    nonisolated(unsafe) private var guesses: FailedAttempts
     nonisolated(unsafe) private var misses: TokenBuckets<[UInt8]>?
 
-    /// - Parameter failuresPerIdentity: A minute; 0: no limit.
+    /// - Parameter failuresPerIdentity: Per minute; 0: no limit.
     init(failuresPerIdentity: Int) {
-        unsafe guesses = Guesses(perMinute: failuresPerIdentity)
+        unsafe guesses = FailedAttempts(perMinute: failuresPerIdentity)
         guard failuresPerIdentity > 0 else { return }
         let perMinute = Double(failuresPerIdentity * Self.missesForEachGuess)
         unsafe misses = TokenBuckets(perSecond: perMinute / 60, burst: perMinute)
     }
 
-    /// A secret of an identity that somebody at an address tries.
+    /// An attempt to use a secret of an identity, from one address.
     struct Trial {
         fileprivate let who: [UInt8]
         fileprivate let secret: [UInt8]
@@ -47,12 +47,12 @@ final class ReaderLimits: Sendable {
         }
     }
 
-    /// Who asks for ids that are not his.
+    /// Returns the key under which a reader's unknown ids are counted.
     func key(ofReader names: [String]) -> [UInt8] {
         hmacSHA256(key: key, Self.joined(["miss"] + names))
     }
 
-    /// - Returns: `nil`, or the seconds that the reader must wait before he asks for an id.
+    /// - Returns: `nil`, or the seconds to wait before the reader's next id.
     func waitAfterMisses(_ reader: [UInt8]) -> Int? {
         lock.withLock { unsafe misses?.look(reader, now: .now) }
     }
@@ -61,7 +61,7 @@ final class ReaderLimits: Sendable {
         lock.withLock { _ = unsafe misses?.take(reader, now: .now) }
     }
 
-    /// No name holds a NUL.
+    /// Joins names by NUL, which no name contains.
     private static func joined(_ names: [String]) -> [UInt8] {
         Array(names.map { Array($0.utf8) }.joined(separator: [0]))
     }

@@ -1,13 +1,14 @@
-/// Secrets that wait for their turn to be hashed, fair between those who sent them. Pure: no thread, no
-/// clock of its own.
+/// A queue of secrets that wait to be hashed, fair between their senders. Pure: no thread, no clock of its
+/// own.
 ///
-/// Networks from which a wrong secret came lately wait behind all others. Apps take turns, within an app its
-/// networks, and a network's own come in their order. While an app's oldest has waited for long, its newest
-/// network comes first: it is served at once, where in order every one would be late. A network has a small
-/// share of the room. Without room, the app with the most gives way, then the network with the most, then
-/// what has waited longest. A network that was turned away and is back before its time waits behind, too.
+/// Networks that recently sent a wrong secret wait behind all others. Apps take turns, within an app its
+/// networks do, and the secrets of a network keep their order. While an app's oldest secret has waited for
+/// long, its newest network goes first: it is served at once, whereas in order every one would be late. A
+/// network has a small share of the capacity. If the queue is full, the app with the most secrets gives way,
+/// then the network with the most, then the secret that has waited longest. A network that was turned away
+/// and returns too early waits behind the others, too.
 struct SecretQueue<Job> {
-    /// Where a secret came from, and to which app. A network is an IPv4 address or an IPv6 /64.
+    /// The sender of a secret, and its app. A network is an IPv4 address or an IPv6 /64.
     struct Caller: Hashable {
         let app: [UInt8]
         let network: [UInt8]
@@ -16,8 +17,9 @@ struct SecretQueue<Job> {
             (self.app, self.network) = (app, network)
         }
 
-        /// An app's backend, which has proved its master key and sets secrets. It takes turns with the app's
-        /// readers as another app does, and has no share or age to keep. No app's id begins with a NUL.
+        /// Creates the caller for an app's backend, which has proved its master key and sets secrets. It
+        /// takes turns with the app's readers like another app, without a limit of share or age. No app id
+        /// begins with a NUL.
         init(backendOf app: [UInt8]) { self.init(app: [0] + app, network: []) }
 
         fileprivate var isProved: Bool { app.first == 0 }
@@ -26,15 +28,15 @@ struct SecretQueue<Job> {
     enum Admission: Equatable {
         case waits
         case refused
-        /// It waits in the place of this one.
+        /// Waits, and displaces the waiting job with this id.
         case waitsInsteadOf(Int)
     }
 
-    /// What waits longer is refused.
+    /// The age at which a waiting job is refused.
     static var maximumAge: Duration { .seconds(5) }
-    /// When the newest comes first, and what has waited for as long may give way to it.
+    /// The age of an app's oldest job at which the newest goes first, and may displace it.
     static var overloadAge: Duration { .seconds(1) }
-    /// How long one that was turned away is to stay away.
+    /// The seconds for which a network that was turned away should not return.
     static var restSeconds: Int { 2 }
     private static var maximumTurnedAway: Int { 10_000 }
 
@@ -45,14 +47,14 @@ struct SecretQueue<Job> {
         let since: ContinuousClock.Instant
     }
 
-    /// Of those with something waiting.
+    /// The turn of a caller with waiting jobs.
     private struct Turn {
         var joined: Int
         var next: Int
         var served = 0
     }
 
-    /// In the order in which they came; never more than `maximumWaiting`, so they are searched.
+    /// The waiting jobs in order of arrival; at most `maximumWaiting`, so a linear search suffices.
     private var waiting: [Waiting] = []
     private var appTurns: [[UInt8]: Int] = [:]
     private var turns: [Caller: Turn] = [:]
@@ -65,12 +67,14 @@ struct SecretQueue<Job> {
 
     var count: Int { waiting.count }
 
+    /// Adds a job, if its caller may have one more waiting.
+    ///
     /// - Parameters:
-    ///   - job: What is to be done.
-    ///   - id: No other that waits has it.
-    ///   - caller: Who sent it.
+    ///   - job: The work.
+    ///   - id: An id that no other waiting job has.
+    ///   - caller: The sender.
     ///   - now: The time.
-    /// - Returns: Whether it waits now.
+    /// - Returns: Whether the job waits now.
     mutating func add(
         _ job: Job,
         _ id: Int,
@@ -104,10 +108,10 @@ struct SecretQueue<Job> {
         return admission
     }
 
-    /// How many one network may have waiting.
+    /// Returns the number of jobs that one network may have waiting.
     private func share(_ hasFailed: Bool) -> Int { max(1, maximumWaiting / (hasFailed ? 50 : 10)) }
 
-    /// What gives way to one more of a caller's; `nil`: nothing.
+    /// Returns the job that gives way to one more of a caller; `nil` if none does.
     private mutating func victim(
         for caller: Caller,
         _ hasFailed: Bool,
@@ -149,13 +153,13 @@ struct SecretQueue<Job> {
         by part: KeyPath<Caller, [UInt8]>
     ) -> (key: [UInt8], jobs: [Waiting]) {
         let groups = Dictionary(grouping: jobs) { $0.caller[keyPath: part] }
-        // Of equal ones that which came last.
+        // Of groups of equal size, the one whose newest job came last.
         func weight(_ jobs: [Waiting]) -> (Int, Int) { (jobs.count, jobs.last?.id ?? 0) }
         let greatest = groups.max { weight($0.value) < weight($1.value) }
         return (greatest?.key ?? [], greatest?.value ?? [])
     }
 
-    /// Takes the next one out.
+    /// Removes and returns the next job.
     mutating func next(now: ContinuousClock.Instant) -> (id: Int, job: Job)? {
         let clean = waiting.filter { !failed.contains($0.caller.network, now: now) }
         let tier = clean.isEmpty ? waiting : clean
@@ -187,7 +191,7 @@ struct SecretQueue<Job> {
         return lastTurn
     }
 
-    /// Takes one out for which nobody waits any more.
+    /// Removes a job, for example one that no caller waits for any longer.
     mutating func remove(_ id: Int) {
         guard let index = waiting.firstIndex(where: { $0.id == id }) else { return }
         let caller = waiting.remove(at: index).caller
@@ -195,7 +199,7 @@ struct SecretQueue<Job> {
         if !waiting.contains(where: { $0.caller.app == caller.app }) { appTurns[caller.app] = nil }
     }
 
-    /// Takes out what has waited too long.
+    /// Removes the jobs that have waited too long, and returns their ids.
     mutating func removeOld(now: ContinuousClock.Instant) -> [Int] {
         let late = waiting.filter { now - $0.since >= Self.maximumAge && !$0.caller.isProved }
         for one in late {
@@ -205,15 +209,15 @@ struct SecretQueue<Job> {
         return late.map(\.id)
     }
 
-    /// Takes all out.
+    /// Removes all jobs and returns their ids.
     mutating func removeAll() -> [Int] {
         let ids = waiting.map(\.id)
         (waiting, appTurns, turns) = ([], [:], [:])
         return ids
     }
 
-    /// A wrong secret came from a network: what it has waiting, and sends in the next minutes, waits behind
-    /// all others.
+    /// Records a wrong secret of a network: its waiting jobs, and those of the next minutes, wait behind all
+    /// others.
     mutating func noteFailure(from network: [UInt8], now: ContinuousClock.Instant) {
         failed.insert(network, now: now)
     }

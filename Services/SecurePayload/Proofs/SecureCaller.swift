@@ -1,60 +1,60 @@
-import Door
+import Gateway
 import HTTPServer
-import PushStorage
+import SecureStorage
 
-/// Who calls, once it is proved.
+/// An authenticated caller.
 enum SecureCaller: Sendable {
     /// The app's backend, by its master key.
     case backend(Caller)
-    /// Any copy of the app: its key opens nothing here.
+    /// A copy of the app: the app key gives no access here.
     case appKey
-    case reader(ProvedReader)
+    case reader(AuthenticatedReader)
 
-    /// - Throws: 403 for anybody else.
-    func needBackend() throws -> Caller {
+    /// - Throws: 403 for any other caller.
+    func requireBackend() throws -> Caller {
         guard case .backend(let caller) = self else { throw SecureRefusal.notEnough }
         return caller
     }
 
-    /// - Throws: 403 for anybody else.
-    func needReader() throws -> ProvedReader {
+    /// - Throws: 403 for any other caller.
+    func requireReader() throws -> AuthenticatedReader {
         guard case .reader(let reader) = self else { throw SecureRefusal.notEnough }
         return reader
     }
 }
 
-/// One of an app's users, or one of his devices.
-struct ProvedReader: Sendable {
-    let app: VisitedApp
+/// A user of an app, or one of the user's devices.
+struct AuthenticatedReader: Sendable {
+    let app: UnverifiedApp
     let identity: String
-    /// The device that proved itself; `nil`: somebody proved to be the identity.
+    /// The device that authenticated; `nil` if the identity did.
     let device: String?
-    let visit: Visit
+    let visit: RequestContext
 
-    /// As the store knows him.
+    /// Returns the reader in the store's form.
     ///
     /// - Parameter named: The device that an identity says it reads on.
-    /// - Returns: Him.
+    /// - Returns: The reader.
     func reader(naming named: String? = nil) -> SecureReader {
         SecureReader(app: app.id, identity: identity, installation: device, named: named)
     }
 }
 
-/// Why somebody does not get what he asks for. A closed set, which is counted.
+/// The reason for which a caller is refused. A closed set, which is counted.
 enum SecureRefusal: String, Error, CaseIterable {
-    /// Nobody has proved who calls: whatever is missing or wrong.
+    /// The caller is not authenticated, whatever is missing or wrong.
     case unproved
-    /// Right, and not enough here.
+    /// Authenticated, but not authorized for this.
     case notEnough = "not_enough"
-    /// Made up, another's, expired, deleted or consumed.
+    /// Unknown, another reader's, expired, deleted or consumed.
     case notFound = "not_found"
-    /// Too many wrong secrets, or ids.
+    /// Too many wrong secrets or ids.
     case tooMany = "too_many"
-    /// Too many secrets wait to be looked at.
+    /// Too many secrets wait to be verified.
     case busy
-    /// The issuer of a token cannot be asked, and its keys are not known.
+    /// The issuer of a token is not reachable, and its keys are not cached.
     case issuerAway = "issuer_away"
-    /// What is kept does not open.
+    /// The stored content cannot be opened.
     case tampered
 
     var problem: HTTPProblem {
@@ -62,19 +62,19 @@ enum SecureRefusal: String, Error, CaseIterable {
         case .unproved:
             HTTPProblem(
                 status: 401,
-                detail: "who calls is not proved",
+                detail: "authentication is required",
                 headers: ["WWW-Authenticate": "Basic realm=\"carillon\""]
             )
         case .notEnough:
-            HTTPProblem(status: 403, detail: "what is proved is not enough for this")
+            HTTPProblem(status: 403, detail: "the credentials do not allow this")
         case .notFound:
-            HTTPProblem(status: 404, detail: "there is nothing of this id for who asks")
+            HTTPProblem(status: 404, detail: "not found")
         case .tooMany: HTTPProblem(status: 429, detail: "too many requests")
         case .busy:
             HTTPProblem(
                 status: 503,
                 detail: "too many secrets are being checked; try again",
-                headers: ["Retry-After": String(SecretChecks.restSeconds)]
+                headers: ["Retry-After": String(SecretVerifier.restSeconds)]
             )
         case .issuerAway:
             HTTPProblem(
@@ -82,11 +82,11 @@ enum SecureRefusal: String, Error, CaseIterable {
                 detail: "the token's issuer cannot be asked for its keys; try again",
                 headers: ["Retry-After": "5"]
             )
-        case .tampered: HTTPProblem(status: 500, detail: "what is kept cannot be opened")
+        case .tampered: HTTPProblem(status: 500, detail: "the stored content cannot be decrypted")
         }
     }
 
-    /// Which it is, of what a handler threw; `nil` for what is no refusal.
+    /// Maps the error of a handler; `nil` if it is not a refusal.
     init?(_ error: any Error) {
         switch error {
         case let refusal as SecureRefusal: self = refusal

@@ -1,28 +1,28 @@
 import Cryptography
-import Door
+import Gateway
 import HTTPServer
 import JSON
 import PushCore
 
-/// What a request says of who calls: nothing of it is proved, nor looked up.
+/// The credentials of a request, neither verified nor looked up.
 struct SecureCredentials: Sendable {
     enum Shown: Sendable {
         case nothing
-        /// What cannot be read, or is there twice.
+        /// A header that cannot be parsed, or that is there twice.
         case malformed
-        /// A key of the app, or what is signed with it.
+        /// An app key, or a signature made with it.
         case key(LeanCloudCredential)
         case bearer(String)
-        /// The secret of a device, by its SHA-256.
+        /// The secret of a device, as its SHA-256.
         case device(installation: String, digest: [UInt8])
         /// An app with its master key, or an identity with its secret.
         case basic(user: String, password: [UInt8])
     }
 
     let shown: Shown
-    /// The app that the path names, or else a header.
+    /// The app in the path, or else in a header.
     let app: String?
-    /// Path and header name two.
+    /// Whether path and header name different apps.
     let namesTwoApps: Bool
 
     init(_ request: HTTPServerRequest) {
@@ -71,9 +71,9 @@ struct SecureCredentials: Sendable {
     }
 }
 
-/// What a device proves that it is a reader: random, made here, and kept by its SHA-256.
+/// The secret by which a device authenticates as a reader: random, made here, and stored as its SHA-256.
 enum DeviceSecret {
-    /// No other secret begins so.
+    /// The prefix of device secrets, and of no others.
     static let beginning = "cds_"
     private static let randomByteCount = 32
 
@@ -82,19 +82,19 @@ enum DeviceSecret {
         return (secret, sha256(Array(secret.utf8)))
     }
 
-    /// - Returns: `nil` for what is none.
+    /// Returns the digest of a device secret; `nil` if it is not one.
     static func digest(of password: [UInt8]) -> [UInt8]? {
         guard password.starts(with: beginning.utf8) else { return nil }
         return sha256(password)
     }
 }
 
-/// What an identity proves itself by where its backend gave it a secret.
+/// The secret by which an identity authenticates, if its backend set one.
 enum IdentitySecret {
     static let byteCounts = 8...1024
     private static let randomByteCount = 32
 
-    /// What is wrong with one that a backend sets; `nil` if nothing is.
+    /// Returns what is wrong with a secret that a backend sets; `nil` if it is valid.
     static func problem(_ secret: [UInt8]) -> String? {
         guard byteCounts.contains(secret.count) else {
             return "secret must have \(byteCounts.lowerBound) to \(byteCounts.upperBound) bytes"

@@ -1,8 +1,8 @@
-/// The rule for whom a payload may be for.
+/// The rule for identities that a payload may be for.
 enum SecureIdentity {
     static let maximumBytes = 512
 
-    /// What is wrong with it; `nil` if nothing is.
+    /// Returns what is wrong with an identity; `nil` if it is valid.
     static func problem(_ identity: String) -> String? {
         guard (1...maximumBytes).contains(identity.utf8.count), !identity.utf8.contains(0) else {
             return "identity must be a text of 1 to \(maximumBytes) bytes, without NUL"
@@ -10,8 +10,8 @@ enum SecureIdentity {
         return nil
     }
 
-    /// Basic parts name and secret at the first colon.
-    static func comesByBasic(_ identity: String) -> Bool {
+    /// Whether Basic authentication can carry an identity: it splits name and secret at the first colon.
+    static func isValidForBasic(_ identity: String) -> Bool {
         !identity.utf8.contains(UInt8(ascii: ":"))
     }
 }

@@ -1,9 +1,9 @@
 import HTTPServer
 import JSON
 
-/// Puts verdicts and scripted answers into APNs' words.
+/// The answers of APNs to checked requests and scripted rules.
 enum APNsAnswer {
-    /// Makes the answer; `timestamp`, in milliseconds since 1970, is for a 410 alone.
+    /// Creates the answer; `timestamp`, in milliseconds since 1970, is for a 410 only.
     static func make(
         status: Int,
         reason: String?,
@@ -23,7 +23,7 @@ enum APNsAnswer {
         return response
     }
 
-    /// What APNs would most likely mean by a status that was scripted without a reason.
+    /// Returns the most likely reason of APNs for a status that was scripted without one.
     static func reason(for status: Int) -> String {
         switch status {
         case 400: "BadDeviceToken"

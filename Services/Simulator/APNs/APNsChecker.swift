@@ -2,7 +2,7 @@ import Cryptography
 import HTTPServer
 import JSON
 
-/// A signing key that APNs knows of.
+/// A signing key that APNs knows.
 struct APNsKey: Sendable {
     let keyID: String
     let teamID: String
@@ -11,22 +11,22 @@ struct APNsKey: Sendable {
     var environment: String?
 }
 
-/// What APNs remembers of one connection.
+/// The state of APNs for one connection.
 struct APNsConnection: Sendable, Equatable {
-    /// The team of the first valid token: no other is served on this connection.
+    /// The team of the first valid token: this connection serves no other.
     var team: String?
     /// The provider token in use, and when it was first seen here, in seconds since 1970.
     var token: String?
     var tokenSince: Int64 = 0
 
-    /// Until then only one stream may be open at a time.
+    /// Whether more than one stream may be open at a time.
     var isTrusted: Bool { team != nil }
 }
 
-/// Judges a request as APNs does: the headers, then the path, then the provider token, then the
-/// payload. Pure but for a cache of signatures that were verified already.
+/// Checks a request as APNs does: the headers, then the path, then the provider token, then the payload. Pure
+/// except for a cache of verified signatures.
 ///
-/// Apple does not document the order; this is the one of Pushy's mock server.
+/// Apple does not document the order; this is that of Pushy's mock server.
 struct APNsChecker: Sendable {
     private struct ProviderToken: Sendable {
         let team: String
@@ -36,7 +36,7 @@ struct APNsChecker: Sendable {
 
     static let maximumTokenAge: Int64 = 3600
     static let minimumTokenInterval: Int64 = 1200
-    /// How far ahead of ours a sender's clock may be.
+    /// The most by which a sender's clock may be ahead of ours.
     static let clockSkew: Int64 = 300
 
     private var keys: [String: APNsKey] = [:]
@@ -52,8 +52,8 @@ struct APNsChecker: Sendable {
         environment: String,
         now: Int64,
         connection: inout APNsConnection
-    ) -> Judgement {
-        Judgement.of { judgement throws(Refusal) in
+    ) -> CheckResult {
+        CheckResult.of { judgement throws(Refusal) in
             if request.pathSegments.count == 3, request.pathSegments[1] == "device" {
                 judgement.token = request.pathSegments[2]
             }
@@ -97,14 +97,14 @@ struct APNsChecker: Sendable {
         else { throw Refusal(400, "BadMessageId") }
     }
 
-    /// Returns the one topic of a client certificate, where it names one.
+    /// Validates the topic, and returns that of a client certificate if it names one, else the header's.
     private func checkTopic(
         _ request: HTTPServerRequest,
-        _ judgement: inout Judgement
+        _ judgement: inout CheckResult
     ) throws(Refusal) -> String {
         let subject = request.clientCertificateSubject
         let certificateTopic = subject.flatMap(Self.userID)
-        // With a certificate of a single topic the header may be left out.
+        // With a certificate of a single topic the header may be missing.
         guard let topic = judgement.topic ?? certificateTopic else {
             throw Refusal(400, "MissingTopic")
         }
@@ -118,7 +118,7 @@ struct APNsChecker: Sendable {
         return certificateTopic ?? topic
     }
 
-    /// The `UID` of a distinguished name as RFC 2253 writes it.
+    /// Returns the `UID` of a distinguished name in the form of RFC 2253.
     static func userID(of subject: String) -> String? {
         for part in subject.split(whereSeparator: { $0 == "," || $0 == "+" })
         where part.hasPrefix("UID=") { return String(part.dropFirst(4)) }
@@ -209,7 +209,7 @@ struct APNsChecker: Sendable {
             header["alg"] == "ES256"
         else { throw Refusal(403, "InvalidProviderToken", "signature, alg or kid") }
         guard case .integer(let issuedAt) = claims["iat"] else {
-            throw Refusal(403, "InvalidProviderToken", "iat is no integer")
+            throw Refusal(403, "InvalidProviderToken", "iat is not an integer")
         }
         guard claims["iss"]?.string == key.teamID else {
             throw Refusal(403, "InvalidProviderToken", "iss is not the key's team")
@@ -219,7 +219,7 @@ struct APNsChecker: Sendable {
             issuedAt: issuedAt,
             environment: key.environment
         )
-        // Senders hold a handful; more is a flood, and a signature is cheap to verify again.
+        // Senders have a handful; more is a flood, and verifying a signature again is cheap.
         if verified.count >= 1000 { verified = [:] }
         verified[text] = token
         return token

@@ -1,7 +1,7 @@
 import HTTPServer
 import JSON
 
-/// The control: plain HTTP and JSON, for people and tests.
+/// Adds the routes of the control: plain HTTP and JSON, for people and tests.
 func addControlRoutes(to router: inout Router, _ core: SimulatorCore) {
     router.errorResponse = { error, _ in
         if let error = error as? ControlError {
@@ -57,8 +57,8 @@ private func parseBody(_ request: HTTPServerRequest) throws(ControlError) -> JSO
     }
 }
 
-/// Every path of a port goes to the core, whatever the method: providers refuse in their own words.
-func addProviderRoutes(to router: inout Router, _ core: SimulatorCore, by entrance: Entrance) {
+/// Routes every path of a port to the core, with any method: providers refuse in their own words.
+func addProviderRoutes(to router: inout Router, _ core: SimulatorCore, by entrance: ListenerKind) {
     let prefix = entrance == .plain ? "/mpns" : ""
     for method in HTTPMethod.allCases {
         router.on(method, prefix + "/*rest", maximumBodyBytes: 1 << 20) { request in

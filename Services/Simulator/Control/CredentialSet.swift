@@ -1,7 +1,7 @@
 import Cryptography
 import JSON
 
-/// Credentials to accept beside those that are there: the body of `PUT /credentials`.
+/// Credentials to accept beside the existing ones: the body of `PUT /credentials`.
 struct CredentialSet: Sendable {
     var apns: [APNsKey] = []
     var fcm: [FCMAccount] = []
@@ -75,7 +75,7 @@ struct CredentialSet: Sendable {
         } catch let error as ControlError {
             throw error
         } catch {
-            throw ControlError("\(place).publicKeyPem", "is no public key that can be used")
+            throw ControlError("\(place).publicKeyPem", "is not a usable public key")
         }
     }
 }

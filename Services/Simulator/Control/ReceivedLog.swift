@@ -1,12 +1,12 @@
 import HTTPServer
 import JSON
 
-/// One request as a provider saw it, with what it was answered.
+/// One request as a provider saw it, with its answer.
 struct ReceivedRequest: Sendable {
     var provider: Provider
     var environment: String
-    var judgement: Judgement
-    /// Nil where there was no answer: `ending` says what there was instead.
+    var judgement: CheckResult
+    /// `nil` without an answer: `ending` says what happened instead.
     var status: Int?
     var reason: String?
     /// RFC 3339, UTC.
@@ -36,10 +36,10 @@ struct ReceivedRequest: Sendable {
     }
 }
 
-/// What was received, bounded: the oldest go first, and are counted.
+/// The received requests, bounded: the oldest are dropped, and counted.
 ///
-/// Numbers grow by two from 1, and `next` is the even one after the last: so `after` may be the
-/// last number that was seen, or the last `next`, and neither misses or repeats anything.
+/// Numbers grow by two from 1, and `next` is the even one after the last: so `after` may be the last number
+/// that a client saw, or the last `next`, and neither misses or repeats a request.
 struct ReceivedLog: Sendable {
     static let maximumCount = 50_000
     static let maximumBytes = 64 << 20
@@ -47,7 +47,7 @@ struct ReceivedLog: Sendable {
     private let maximumCount: Int
     private let maximumBytes: Int
     private var entries: [[UInt8]] = []
-    /// How many of `entries` are gone already; they are removed by the thousand.
+    /// The number of dropped entries in `entries`; they are removed by the thousand.
     private var gone = 0
     private var byteCount = 0
     private var lastNumber = -1
@@ -82,17 +82,17 @@ struct ReceivedLog: Sendable {
         counts[name, default: [:]][outcome, default: 0] += 1
     }
 
-    /// Forgets what was received and counted; numbers go on.
+    /// Deletes the requests and counts; numbers continue.
     mutating func clear() {
         let last = lastNumber
         self = ReceivedLog(maximumCount: maximumCount, maximumBytes: maximumBytes)
         lastNumber = last
     }
 
-    /// The body of `GET /received`.
+    /// Returns the body of `GET /received`.
     func listing(after: Int) -> [UInt8] {
         var body = Array(#"{"received":["#.utf8)
-        // The number of the first entry that is still there.
+        // The number of the first entry that is still stored.
         let first = lastNumber - 2 * (entries.count - gone - 1)
         let skipped = after < first ? 0 : min((after - first) / 2 + 1, entries.count - gone)
         var isFirst = true

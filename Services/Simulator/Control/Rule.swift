@@ -1,7 +1,7 @@
 import HTTPServer
 import JSON
 
-/// Why a control request cannot be used; names the field.
+/// The reason why a control request is invalid; names the field.
 struct ControlError: Error, Equatable, CustomStringConvertible {
     let field: String
     let problem: String
@@ -14,7 +14,7 @@ struct ControlError: Error, Equatable, CustomStringConvertible {
     var description: String { "\(field) \(problem)" }
 }
 
-/// An exact text, or a regular expression between slashes that must match somewhere.
+/// An exact string, or a regular expression between slashes that must match somewhere.
 struct TextPattern {
     private let text: String
     private let expression: Regex<AnyRegexOutput>?
@@ -28,7 +28,7 @@ struct TextPattern {
         do {
             expression = try Regex(String(text.dropFirst().dropLast()))
         } catch {
-            throw ControlError(field, "is no regular expression")
+            throw ControlError(field, "must be a regular expression")
         }
     }
 
@@ -39,26 +39,26 @@ struct TextPattern {
     }
 }
 
-/// One scripted answer. It is asked only about requests that the provider would have taken.
+/// One scripted answer. It applies only to requests that the provider would have accepted.
 struct Rule {
     enum Ending: String, Sendable {
-        /// The answer goes out.
+        /// The answer is sent.
         case answer
-        /// None ever does.
+        /// No answer is ever sent.
         case hang
         /// The stream is reset.
         case reset
-        /// GOAWAY: after the answer where the rule has a status; else the request is among those
-        /// that were not processed.
+        /// GOAWAY: after the answer if the rule has a status; else the request is among those that were not
+        /// processed.
         case goaway
     }
 
-    /// The rule as it was given, for `GET /rules`.
+    /// The rule as given, for `GET /rules`.
     let source: JSONObject
     var provider: Provider?
     var token: TextPattern?
-    /// Ours, beside the contract's: without it a rule is for pushes alone, with it for whatever has
-    /// that path, the token endpoints too.
+    /// An extension of the contract: without a path a rule applies to pushes only, with it to any request
+    /// with that path, also to token endpoints.
     var path: TextPattern?
     var percent = 100.0
     var status: Int?
@@ -143,7 +143,7 @@ struct Rule {
     }
 }
 
-/// Typed reads of a control request's object.
+/// Typed access to a control request's object.
 struct FieldReader {
     private let object: JSONObject
     private let place: String
@@ -190,13 +190,13 @@ struct FieldReader {
     }
 }
 
-/// The rules in force; the first that matches wins.
-struct RuleBook {
+/// The current rules; the first that matches wins.
+struct RuleSet {
     private static let limit = 10_000
 
     private var rules: [Rule] = []
 
-    /// Replaces all rules, or none when one of them cannot be used.
+    /// Replaces all rules, or none if one of them is invalid.
     mutating func replace(with value: JSONValue) throws(ControlError) {
         guard let list = value.array else { throw ControlError("rules", "are not a list") }
         guard list.count <= Self.limit else {
@@ -219,10 +219,10 @@ struct RuleBook {
         )
     }
 
-    /// The first rule that matches a request; one use of it is spent.
+    /// Returns the first rule that matches a request, and counts its use.
     ///
-    /// `isPush` is false for the token endpoints, which only rules with a path are for; `roll` is a
-    /// throw of the dice, in 0..<100, made for each rule that has a percentage.
+    /// `isPush` is false for the token endpoints, to which only rules with a path apply; `roll` returns a
+    /// random number in 0..<100, called for each rule that has a percentage.
     mutating func take(
         _ provider: Provider,
         token: String?,

@@ -2,22 +2,22 @@ import Cryptography
 import HTTPServer
 import JSON
 
-/// OAuth's answers, the same at Google and at Microsoft.
+/// OAuth's answers, the same for Google and Microsoft.
 enum OAuthAnswer {
     static func error(_ status: Int, _ error: String, _ description: String) -> HTTPServerResponse {
         .json(["error": .string(error), "error_description": .string(description)], status: status)
     }
 }
 
-/// Puts verdicts and scripted answers into FCM v1's words.
+/// The answers of FCM v1 to checked requests and scripted rules.
 enum FCMAnswer {
     static func accepted(project: String, isDryRun: Bool) -> HTTPServerResponse {
         let id = isDryRun ? "fake_message_id" : "0:" + Hex.encode(randomBytes(16))
         return .json(["name": .string("projects/\(project)/messages/\(id)")])
     }
 
-    /// The error as `google.rpc.Status` with its details: FCM's own `errorCode`, where it has one,
-    /// and the `field` that a `BadRequest` names.
+    /// Returns the error as `google.rpc.Status` with its details: FCM's own `errorCode`, if it has one, and
+    /// the `field` of a `BadRequest`.
     static func refused(
         status: Int,
         errorCode: String?,
@@ -56,7 +56,7 @@ enum FCMAnswer {
 
     private static let contentType = "application/json; charset=UTF-8"
 
-    /// What FCM would most likely mean by a status that was scripted without a reason.
+    /// Returns the most likely error code of FCM for a status that was scripted without one.
     static func errorCode(for status: Int) -> String? {
         switch status {
         case 400: "INVALID_ARGUMENT"
@@ -82,7 +82,7 @@ enum FCMAnswer {
         }
     }
 
-    /// `google.rpc.Code`'s name for an HTTP status.
+    /// Returns the name in `google.rpc.Code` for an HTTP status.
     private static func status(of status: Int) -> String {
         switch status {
         case 400: "INVALID_ARGUMENT"

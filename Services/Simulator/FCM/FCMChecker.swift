@@ -2,14 +2,14 @@ import Cryptography
 import HTTPServer
 import JSON
 
-/// A service account that the token endpoint knows of.
+/// A service account that the token endpoint knows.
 struct FCMAccount: Sendable {
     let projectID: String
     let clientEmail: String
     let verifyingKey: VerifyingKey
 }
 
-/// Judges requests as FCM and Google's token endpoint do. Pure but for the tokens handed out.
+/// Checks requests as FCM and Google's token endpoint do. Pure except for the issued tokens.
 struct FCMChecker: Sendable {
     private var accounts: [String: FCMAccount] = [:]
     private var tokens = OAuthTokens()
@@ -27,8 +27,8 @@ struct FCMChecker: Sendable {
     ]
     private static let clockSkew: Int64 = 300
 
-    /// Answers `POST /token` in OAuth's words. `audiences` is what `aud` may say: this endpoint's
-    /// own addresses; `lifetime` is the access token's, in seconds.
+    /// Answers `POST /token` in OAuth's form. `audiences` are the valid values of `aud`: this endpoint's own
+    /// addresses; `lifetime` is the access token's, in seconds.
     mutating func grant(
         _ request: HTTPServerRequest,
         audiences: [String],
@@ -98,7 +98,7 @@ struct FCMChecker: Sendable {
         ])
     }
 
-    /// Whom an assertion names, before its signature is looked at.
+    /// Returns the issuer of an assertion, before its signature is verified.
     private static func issuer(of assertion: String) -> String? {
         let parts = assertion.split(separator: ".", omittingEmptySubsequences: false)
         guard parts.count == 3, assertion.utf8.count <= JWT.maximumByteCount,
@@ -109,15 +109,15 @@ struct FCMChecker: Sendable {
 
     // MARK: messages:send
 
-    /// Judges `POST /v1/projects/<project>/messages:send`.
-    func judge(_ request: HTTPServerRequest, project: String, now: Int64) -> Judgement {
-        Judgement.of { judgement throws(Refusal) in
+    /// Checks `POST /v1/projects/<project>/messages:send`.
+    func judge(_ request: HTTPServerRequest, project: String, now: Int64) -> CheckResult {
+        CheckResult.of { judgement throws(Refusal) in
             let holder = tokens.holder(
                 ofAuthorization: request.headers["authorization"],
                 now: now
             )
             let parsed = try? JSONValue.parse(request.body)
-            // For the record only: the checks below have their own order.
+            // Only for the record: the checks below have their own order.
             let message = parsed?["message"]
             judgement.token = message?["token"]?.string
             judgement.topic = message?["topic"]?.string ?? message?["condition"]?.string
@@ -156,7 +156,7 @@ struct FCMChecker: Sendable {
     }
 }
 
-/// What FCM asks of a message beyond the types of its fields.
+/// FCM's rules for a message beyond the types of its fields.
 enum FCMMessageRules {
     static func check(_ message: JSONObject) throws(Refusal) {
         try checkTarget(message)
@@ -249,7 +249,7 @@ enum FCMMessageRules {
         }
     }
 
-    /// Keys and values, without JSON's punctuation.
+    /// Returns the size of keys and values, without JSON's punctuation.
     private static func byteCount(_ value: JSONValue?) -> Int {
         switch value {
         case .object(let members)?:

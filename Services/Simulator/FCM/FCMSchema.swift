@@ -1,7 +1,7 @@
 import JSON
 
-/// The shape of `messages:send`'s body, as FCM v1's discovery document has it. Names are in snake
-/// case; camel case is taken too, as proto3's JSON does.
+/// The schema of `messages:send`'s body, from FCM v1's discovery document. Names are in snake case; camel
+/// case is accepted, too, as in proto3's JSON.
 indirect enum FCMType: Sendable {
     case string, boolean, integer, number, duration, timestamp
     /// A map of strings to strings.
@@ -13,14 +13,14 @@ indirect enum FCMType: Sendable {
     case message([String: FCMType])
 }
 
-/// Where a body departs from the schema.
+/// The place where a body violates the schema.
 struct FCMViolation: Error, Equatable {
     let field: String
     let description: String
 }
 
 extension FCMType {
-    /// Checks a value against the schema; `null` stands for "not set", as in proto3.
+    /// Validates a value against the schema; `null` means "not set", as in proto3.
     ///
     /// - Returns: The value with every name in snake case.
     /// - Throws: `FCMViolation` with the path of the first field that is unknown or of the wrong
@@ -93,7 +93,7 @@ extension FCMType {
         FCMViolation(field: path, description: "Invalid value at '\(path)' (\(type))")
     }
 
-    /// `^\d+(\.\d{1,9})?s$`, rounded down; `nil` for anything else.
+    /// Parses `^\d+(\.\d{1,9})?s$`, rounded down; `nil` for any other string.
     static func seconds(of duration: String) -> Int64? {
         guard duration.hasSuffix("s") else { return nil }
         let parts = duration.dropLast().split(separator: ".", omittingEmptySubsequences: false)
@@ -106,7 +106,7 @@ extension FCMType {
         return Int64(parts[0])
     }
 
-    /// `collapseKey` is `collapse_key`; what is in snake case stays.
+    /// Converts `collapseKey` to `collapse_key`; snake case stays.
     static func snakeCase(_ name: String) -> String {
         var result = ""
         for character in name {

@@ -2,17 +2,16 @@ import HTTPServer
 import PushCore
 import XML
 
-/// Judges requests to MPNS channels: method, headers, sizes, that XML is the target's, the day's
-/// quota of senders without a certificate, and that a channel which asked for it is left alone.
+/// Checks requests to MPNS channels: method, headers, sizes, the target's XML, the daily quota of senders
+/// without a certificate, and the pause that a channel demanded.
 ///
-/// A channel whose URI has `owner=<common name>` takes that certificate's sender alone, and one with
-/// `state=` is in that state: `queuefull`, `suppressed`, `expired`, `throttled`, `inactive` or
-/// `unavailable`.
+/// A channel whose URI has `owner=<common name>` accepts only the sender with that certificate, and one with
+/// `state=` is in that state: `queuefull`, `suppressed`, `expired`, `throttled`, `inactive` or `unavailable`.
 struct MPNSChecker: Sendable {
     private struct Channel {
         var dayBegan = Instant.earliest
         var sentToday = 0
-        /// When it was answered 406 or 412 last.
+        /// The time of the last answer with 406 or 412.
         var refusedAt = Instant.earliest
         var refusal = 0
     }
@@ -28,8 +27,8 @@ struct MPNSChecker: Sendable {
         _ request: HTTPServerRequest,
         isAuthenticated: Bool = false,
         now: Instant = .now()
-    ) -> Judgement {
-        var judgement = Judgement.of { judgement throws(Refusal) in
+    ) -> CheckResult {
+        var judgement = CheckResult.of { judgement throws(Refusal) in
             judgement.token = request.rawTarget
             try Self.check(request)
             try Self.checkOwner(request)
@@ -56,14 +55,14 @@ struct MPNSChecker: Sendable {
         return judgement
     }
 
-    /// What the channel was answered in the end, by the checks or by a rule.
+    /// Records the final answer to the channel, by the checks or by a rule.
     mutating func answered(_ status: Int, to channel: String, now: Instant) {
         guard status == 406 || status == 412 else { return }
         channels[channel, default: Channel()].refusedAt = now
         channels[channel]?.refusal = status
     }
 
-    private func judge(_ state: String, _ judgement: inout Judgement) {
+    private func judge(_ state: String, _ judgement: inout CheckResult) {
         switch state {
         case "queuefull": judgement.reason = "QueueFull"
         case "suppressed": judgement.reason = "Suppressed"
@@ -139,7 +138,7 @@ struct MPNSChecker: Sendable {
 
     // MARK: Answers
 
-    /// Header rows as the table has them, in the varying spellings that sources report.
+    /// Creates an answer with the headers of the table, in the varying spellings that sources report.
     static func answer(
         status: Int,
         reason: String? = nil,

@@ -1,7 +1,7 @@
 import Cryptography
 import HTTPServer
 
-/// Puts verdicts and scripted answers into WNS' headers, whose case it is careless about.
+/// The answers of WNS to checked requests and scripted rules, in headers of inconsistent case.
 enum WNSAnswer {
     static func make(
         status: Int,

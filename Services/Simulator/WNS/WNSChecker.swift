@@ -10,7 +10,7 @@ struct WNSClient: Sendable {
     let tenant: String?
 }
 
-/// Judges requests as WNS and its two token endpoints do. Pure but for the tokens handed out.
+/// Checks requests as WNS and its two token endpoints do. Pure except for the issued tokens.
 struct WNSChecker: Sendable {
     private var clients: [String: WNSClient] = [:]
     private var tokens = OAuthTokens()
@@ -86,7 +86,7 @@ struct WNSChecker: Sendable {
         guard let type = request.headers["content-type"],
             type.lowercased().hasPrefix("application/x-www-form-urlencoded"),
             let fields = formFields(request.body)
-        else { return .failure(Refusal(400, "invalid_request", "The body is no form.")) }
+        else { return .failure(Refusal(400, "invalid_request", "The body is not a form.")) }
         guard fields["grant_type"] == "client_credentials" else {
             return .failure(Refusal(400, "unsupported_grant_type", "Wrong grant_type."))
         }
@@ -101,10 +101,10 @@ struct WNSChecker: Sendable {
 
     // MARK: Channels
 
-    /// Judges a request to a channel URI. A channel whose URI has `owner=<client id>` belongs to
-    /// that app alone, and is a phone's where its path has `/phone/`.
-    func judge(_ request: HTTPServerRequest, now: Int64) -> Judgement {
-        Judgement.of { judgement throws(Refusal) in
+    /// Checks a request to a channel URI. A channel whose URI has `owner=<client id>` belongs to that app
+    /// alone, and is a phone's if its path has `/phone/`.
+    func judge(_ request: HTTPServerRequest, now: Int64) -> CheckResult {
+        CheckResult.of { judgement throws(Refusal) in
             judgement.token = request.rawTarget
             guard request.method == .post else {
                 throw Refusal(405, nil, "only POST sends a notification")
@@ -192,7 +192,7 @@ struct WNSChecker: Sendable {
         if type == "wns/badge" {
             guard let value = root.attribute("value"),
                 Self.glyphs.contains(value) || value.isDigits
-            else { throw Refusal(400, nil, "the badge's value is no number and no glyph") }
+            else { throw Refusal(400, nil, "the badge's value is neither a number nor a glyph") }
         } else if root.child("visual")?.child("binding")?.attribute("template") == nil {
             throw Refusal(400, nil, "the payload has no visual with a binding and its template")
         }

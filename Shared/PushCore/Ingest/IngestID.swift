@@ -1,7 +1,7 @@
-/// The `_id` by which an object that a device sends is known: an ObjectId (24 hexadecimal digits) or a
-/// UUID (36 characters), in lower case.
+/// The `_id` of an object that a device sends: an ObjectId (24 hexadecimal digits) or a UUID (36
+/// characters), in lower case.
 package enum IngestID {
-    /// - Returns: As it is kept; `nil` for what is neither.
+    /// - Returns: The stored form; `nil` if it is neither.
     package static func canonical(_ text: String) -> String? {
         let count = text.utf8.count
         guard count == 24 || count == 36 else { return nil }
@@ -34,12 +34,12 @@ package enum IngestID {
         (48...57).contains(byte) || (97...102).contains(byte)
     }
 
-    /// A UUID that follows from what else names an object, so that a repeat has the same one.
+    /// Derives a UUID from other names of an object, so that a repeat has the same one.
     ///
     /// - Parameters:
-    ///   - parts: What names it, in order; the first says of which kind the names are.
+    ///   - parts: The names, in order; the first says of which kind they are.
     ///   - digest: SHA-256.
-    /// - Returns: As it is kept.
+    /// - Returns: The stored form.
     package static func derived(from parts: [String], digest: Digest) -> String {
         var input = Array("ingest".utf8)
         for part in parts {

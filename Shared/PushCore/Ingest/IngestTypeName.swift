@@ -1,4 +1,4 @@
-/// The rule for the names of types of objects that devices send: one becomes part of a Kafka topic, of a
+/// The rule for the type names of objects that devices send: a name becomes part of a Kafka topic, of a
 /// view's name and of a path.
 package enum IngestTypeName {
     package static let maximumBytes = 100
@@ -10,7 +10,7 @@ package enum IngestTypeName {
         return name.utf8.allSatisfy { ASCII.isAlphanumeric($0) || "_.-".utf8.contains($0) }
     }
 
-    /// What is wrong with a name for a type that an app declares; `nil` if nothing is.
+    /// Returns why a name for a type that an app declares is invalid; `nil` if it is valid.
     package static func problem(_ name: String) -> String? {
         guard isWellFormed(name) else {
             return
@@ -26,7 +26,7 @@ package enum IngestTypeName {
         return nil
     }
 
-    /// What two names have in common whose Kafka topics would be confused: case, and `.` for `_`.
+    /// Returns a form that is equal for names whose Kafka topics would be confused: case, and `.` for `_`.
     package static func folded(_ name: String) -> String {
         String(name.lowercased().map { $0 == "." ? "_" : $0 })
     }
@@ -43,7 +43,7 @@ package enum BuiltInIngestType: String, Sendable, CaseIterable {
     case pushOpened = "PushOpened"
     case pushReceived = "PushReceived"
 
-    /// The properties that name whom an object is about.
+    /// The properties that name the subject of an object.
     package var subjects: [String] {
         switch self {
         case .segmentTrack, .segmentIdentify, .segmentGroup, .segmentPage, .segmentScreen,

@@ -2,31 +2,31 @@ internal import HTTPTransport
 internal import JSON
 internal import PushCore
 
-/// What an answer of APNs means. Pure: status, headers and body in, meaning out.
+/// The classification of an APNs answer. Pure: status, headers and body in, meaning out.
 ///
 /// - SeeAlso: Apple, "Handling notification responses from APNs".
 struct APNsAnswer: Equatable {
-    /// What the client does beside reporting the answer.
+    /// The client's action, besides reporting the answer.
     enum Reaction: Equatable {
         case none
         /// The token is too old: sign a new one, leave the connection (it stays wedged), send again.
         case renewToken
-        /// Another key was first on this connection: send again on a new one.
+        /// The connection was used with another key first: send again on a new one.
         case changeConnectionAndRepeat
-        /// Nothing to repeat, but this connection is over.
+        /// Nothing to repeat, but this connection must be closed.
         case changeConnection
-        /// Tokens changed too often here: keep the one we have.
+        /// The token changed too often: keep the current one.
         case keepToken
     }
 
     var answer: ProviderAnswer
     var reaction = Reaction.none
 
-    /// Whether APNs refuses the time in our token: an answer to each push, and the fault of none.
+    /// Whether APNs rejects the time in our token: every push gets this answer, and none is at fault.
     var isOfTheClock: Bool { answer.status == 403 && answer.outcome == .notSent }
 
-    /// Classifies an answer. APNs has one word for a token from the future and for one of another's key: it is
-    /// the clock's fault where `clockIsInDoubt`, as this host's and Postgres' disagree.
+    /// Classifies an answer. APNs has one reason for a token from the future and for one of another's key: the
+    /// clock is at fault if `clockIsInDoubt`, as this host's and Postgres' disagree.
     static func classify(
         _ response: HTTPResponse,
         environmentIsExplicit: Bool,
@@ -65,10 +65,10 @@ struct APNsAnswer: Equatable {
         )
     }
 
-    /// When a token died, in milliseconds since 1970. Apple documents milliseconds, and its answers
-    /// have had seconds, too: which it is shows in the number, as no token died before September 2001
-    /// or after the year 33658. A number that cannot be a time past must neither kill a token that is
-    /// registered later nor spare one for ever: then it is dead since this answer.
+    /// Returns when a token became invalid, in milliseconds since 1970. Apple documents milliseconds, and its answers
+    /// have also had seconds: the size of the number shows which, as no token died before September 2001 or after the
+    /// year 33658. A number that cannot be a past time must neither disable a token that is registered later nor
+    /// spare one for ever: then the time is that of this answer.
     private static func diedAt(_ value: JSONValue?, _ now: Instant) -> Int64? {
         guard let number = value?.integer.map(Int64.init), number > 0 else { return nil }
         let time =
@@ -77,7 +77,7 @@ struct APNsAnswer: Equatable {
         return time <= now ? time.milliseconds : nil
     }
 
-    /// What is less is in seconds.
+    /// Smaller numbers are in seconds.
     private static let leastMilliseconds: Int64 = 1_000_000_000_000
 
     private static func outcome(
@@ -91,10 +91,10 @@ struct APNsAnswer: Equatable {
     ) -> (ProviderOutcome, Reaction) {
         switch (status, reason) {
         case (400, "BadDeviceToken"):
-            // Without a stated environment it may as well be our sandbox and production mixed up.
+            // Without a stated environment our sandbox and production may be mixed up.
             (environmentIsExplicit ? .unregistered(since: nil) : .rejected, .none)
         case (400, "DeviceTokenNotForTopic"):
-            // Likewise: a push that names the wrong one must not cost an app its devices.
+            // Likewise: a push with a wrong topic must not cost an app its devices.
             (topicIsExplicit ? .unregistered(since: nil) : .rejected, .none)
         case (400, "BadTopic"), (400, "MissingTopic"), (400, "TopicDisallowed"):
             (.misconfigured, .none)
@@ -106,13 +106,13 @@ struct APNsAnswer: Equatable {
         case (410, _): (.unregistered(since: timestamp), .none)
         case (429, "TooManyProviderTokenUpdates"):
             (.unavailable(retryAfter: retryAfter), .keepToken)
-        // Too many to this one device: the others get theirs.
+        // Too many to this one device: others are not affected.
         case (429, "TooManyRequests"): (.throttled(retryAfter: retryAfter), .none)
         case (429, _): (.unavailable(retryAfter: retryAfter), .none)
         case (503, _): (.unavailable(retryAfter: retryAfter), .changeConnection)
         case (500..., _): (.unavailable(retryAfter: retryAfter), .none)
         case (400..<500, _): (.rejected, .none)
-        // Not an answer of APNs': whatever stands at the origin, no device is to blame.
+        // Not an answer of APNs': the server at the origin is wrong, no device is to blame.
         default: (.misconfigured, .none)
         }
     }

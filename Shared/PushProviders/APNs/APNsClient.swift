@@ -4,11 +4,11 @@ internal import PushCore
 
 /// APNs for one credential in one environment.
 ///
-/// With a provider token APNs allows a new connection one request until it has seen a valid token:
-/// the pool sees to that.
+/// With a provider token APNs allows a new connection only one request until it has seen a valid
+/// token: the pool ensures that.
 final class APNsClient: ProviderClient, @unchecked Sendable {
-    /// What the requests of one push have in common. Pushes that differ in nothing but their own headers'
-    /// values share the head.
+    /// The common part of one push's requests. Pushes that differ only in the values of their own headers
+    /// share the head.
     private struct Form {
         var payloadHeaders: [RenderedPayload.Header]
         var topic: String?
@@ -17,7 +17,7 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
         var head: HTTP2RequestHead
         var values: [String]
 
-        /// Whether the head does for this notification, too.
+        /// Whether the head fits this notification, too.
         func isHead(of notification: OutgoingNotification, _ bearer: String?) -> Bool {
             let headers = notification.payload.headers
             guard self.bearer == bearer, topic == notification.apnsTopic,
@@ -39,7 +39,7 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
     private let pool: HTTP2Pool
     private let timeout: Duration
     private let clock: DatabaseClock
-    private var heads: RequestHeads
+    private var heads: RequestHeadCache
     private var form: Form?
     private var isClosed = false
     private var isRetiring = false
@@ -47,13 +47,13 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
     private(set) var deliveriesInside = 0
 
     /// - Parameters:
-    ///   - credential: Whose pushes these are.
+    ///   - credential: The sender's credential.
     ///   - origin: The environment's.
-    ///   - tokens: The (team, key)'s, where the credential is a key.
-    ///   - pool: To the origin, and this client's alone: APNs binds a connection to a team, a key
-    ///     and their topics.
-    ///   - timeout: From hand-over to answer.
-    ///   - clock: Judges `Retry-After`, and hears when APNs refuses a token for its time.
+    ///   - tokens: The (team, key)'s, if the credential is a key.
+    ///   - pool: Connections to the origin, for this client alone: APNs binds a connection to a
+    ///     team, a key and their topics.
+    ///   - timeout: The time from hand-over to answer.
+    ///   - clock: The time for `Retry-After`; also notified if APNs rejects a token for its time.
     init(
         _ credential: APNsCredential,
         origin: HTTP2Origin,
@@ -67,7 +67,7 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
         self.pool = pool
         self.timeout = timeout
         self.clock = clock
-        heads = RequestHeads(origin: origin)
+        heads = RequestHeadCache(origin: origin)
     }
 
     func send(
@@ -134,7 +134,7 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
         }
     }
 
-    /// - Returns: What it ends with at once, where it cannot be sent.
+    /// - Returns: The answer if it cannot be sent.
     private func add(
         _ notification: OutgoingNotification,
         _ bearer: String?,
@@ -163,8 +163,8 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
         }
     }
 
-    /// That of the notification before, in most cases: the pushes of a broadcast differ in their
-    /// tokens alone.
+    /// Returns the form of the previous notification in most cases: the pushes of a broadcast
+    /// differ in their tokens alone.
     private func form(
         for notification: OutgoingNotification,
         _ bearer: String?
@@ -221,7 +221,7 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
             if react(classified, response.connection, bearer), mayRepeat {
                 start(batch, [index], isRepeat: true)
             } else {
-                // A token that is called old at first may have been.
+                // A first answer that a token is too old may be true.
                 if classified.isOfTheClock, isRepeat || classified.reaction != .renewToken {
                     clock.refused(by: .apns)
                 }

@@ -3,10 +3,10 @@ internal import HTTPTransport
 package import JSON
 internal import PushCore
 
-/// What an app sends to APNs with, checked: a signing key, or a certificate.
+/// A validated APNs credential: a signing key, or a certificate.
 ///
-/// The CLI makes one to validate what it is given, seals `secret`, and lists `summary`; the
-/// dispatcher makes one from the opened secret.
+/// The CLI makes one to validate its input, seals `secret`, and lists `summary`; the dispatcher
+/// makes one from the opened secret.
 package struct APNsCredential: Sendable {
     enum Method: Sendable {
         case token(key: SigningKey, pem: String, keyID: String, teamID: String)
@@ -66,7 +66,7 @@ package struct APNsCredential: Sendable {
             )
         }
         guard summary.topics.isEmpty || summary.topics.contains(topic) else {
-            throw CredentialError("topic", "is none of those that the certificate names")
+            throw CredentialError("topic", "is not covered by the certificate")
         }
         method = .certificate(
             certificatePEM: certificatePEM,
@@ -75,7 +75,7 @@ package struct APNsCredential: Sendable {
         )
     }
 
-    /// From the sealed form.
+    /// Reads the sealed form.
     package init(secret: JSONObject) throws(CredentialError) {
         let fields = CredentialFields(object: secret)
         if secret["certificate"] != nil {
@@ -94,7 +94,7 @@ package struct APNsCredential: Sendable {
         }
     }
 
-    /// What is sealed.
+    /// The object to seal.
     package var secret: JSONObject {
         switch method {
         case .token(_, let pem, let keyID, let teamID):
@@ -110,7 +110,7 @@ package struct APNsCredential: Sendable {
         }
     }
 
-    /// What may be listed.
+    /// The object that may be listed.
     package var summary: JSONObject {
         switch method {
         case .token(_, _, let keyID, let teamID):

@@ -2,13 +2,13 @@ internal import HTTPTransport
 internal import JSON
 internal import PushCore
 
-/// Puts a push into APNs' form.
+/// The conversion of a push to APNs' form.
 enum APNsRequest {
     static let maximumPayloadBytes = 4096
     static let maximumVoIPPayloadBytes = 5120
     static let maximumCollapseIDBytes = 64
 
-    /// What each push type adds to the bundle id; a type that is not here does not exist.
+    /// The suffix that each push type adds to the bundle id; other types do not exist.
     private static let topicSuffixes = [
         "alert": "", "background": "", "mdm": "", "voip": ".voip",
         "complication": ".complication", "fileprovider": ".pushkit.fileprovider",
@@ -17,7 +17,7 @@ enum APNsRequest {
         "controls": ".push-type.controls",
     ]
 
-    /// `data`'s keys that belong into `aps` as they are.
+    /// The keys of `data` that are copied to `aps` unchanged.
     private static let apsKeys = [
         "badge", "sound", "category", "thread-id", "target-content-id", "filter-criteria",
         "interruption-level", "relevance-score", "url-args",
@@ -40,7 +40,7 @@ enum APNsRequest {
         let aps = try takeAps(&fields)
         var payload = JSONObject([("aps", .object(aps))])
         for (key, value) in fields.fields { payload[key] = value }
-        if request.tellsPushID { payload[PushRequest.pushIDKey] = .string(pushID) }
+        if request.includesPushID { payload[PushRequest.pushIDKey] = .string(pushID) }
 
         var headers: [RenderedPayload.Header] = []
         if let statedType { headers.append(.init("apns-push-type", statedType)) }
@@ -62,8 +62,8 @@ enum APNsRequest {
         guard var payload = native["payload"]?.object else {
             throw .invalid(field: "native.apns.payload", problem: "must be an object")
         }
-        // What wakes a device's management is for no app.
-        if request.tellsPushID, payload["mdm"] == nil {
+        // Messages for device management do not reach an app.
+        if request.includesPushID, payload["mdm"] == nil {
             payload[PushRequest.pushIDKey] = .string(pushID)
         }
         return try finish(payload, headers, request, pushID, field: "native.apns.headers")
@@ -97,17 +97,17 @@ enum APNsRequest {
         for key in ["content-available", "mutable-content"] where fields.takeFlag(key) {
             aps[key] = 1
         }
-        if let badge = aps["badge"], !Marks.isBadge(badge) {
+        if let badge = aps["badge"], !PlaceholderMarks.isBadge(badge) {
             throw .invalid(field: "data.badge", problem: "must be a whole number")
         }
-        // Without any of these there would be nothing for the device to do: it is data for the app.
+        // Without any of these the device would do nothing: the push is data for the app.
         if ["alert", "badge", "sound", "content-available"].allSatisfy({ aps[$0] == nil }) {
             aps["content-available"] = 1
         }
         return aps
     }
 
-    /// Adds the headers that are not stated, and checks the whole.
+    /// Adds the headers that are not given, and validates all.
     private static func finish(
         _ payload: JSONObject,
         _ stated: [RenderedPayload.Header],
@@ -138,7 +138,7 @@ enum APNsRequest {
                     problem: "cannot be background beside an alert, badge or sound"
                 )
             }
-            // Apple refuses 10 here, so nothing else is worth sending.
+            // Apple rejects 10 here, so only 5 makes sense.
             headers.removeAll { $0.name == "apns-priority" }
             add("apns-priority", "5")
         } else if value("apns-priority") == nil {
@@ -170,20 +170,20 @@ enum APNsRequest {
         )
     }
 
-    /// The headers of a request but for its `apns-id`.
+    /// The headers of a request except for its `apns-id`.
     struct Headers: Equatable {
-        /// The same on many pushes.
+        /// Headers that many pushes share.
         var shared: [HTTPField] = []
-        /// A push's own.
+        /// Headers of one push.
         var own: [HTTPField] = []
     }
 
-    /// Whether a payload's header is its push's own.
+    /// Whether a payload's header belongs to its push alone.
     static func isOwn(_ name: String) -> Bool {
         name == "apns-collapse-id" || name == "apns-expiration"
     }
 
-    /// The headers that are a push's own.
+    /// Returns the headers that belong to the push alone.
     static func own(_ notification: OutgoingNotification) -> [HTTPField] {
         var own: [HTTPField] = []
         for header in notification.payload.headers where isOwn(header.name) {
@@ -198,10 +198,10 @@ enum APNsRequest {
     }
 
     /// - Parameters:
-    ///   - notification: For whom.
+    ///   - notification: The notification.
     ///   - topic: The credential's, for installations that name none.
-    ///   - bearer: The provider token; `nil` where a certificate speaks for us.
-    /// - Returns: What it is sent with.
+    ///   - bearer: The provider token; `nil` if a certificate authenticates us.
+    /// - Returns: The headers.
     static func headers(
         _ notification: OutgoingNotification,
         topic: String,
@@ -224,6 +224,6 @@ enum APNsRequest {
         return headers
     }
 
-    /// Before the device's token, which is alphanumeric: the caller has checked it.
+    /// The path before the device's token, which is alphanumeric: the caller has checked it.
     static let path = "/3/device/"
 }

@@ -2,12 +2,12 @@ internal import Cryptography
 internal import JSON
 internal import PushCore
 
-/// When a provider token is signed anew. Pure: times are passed in.
+/// The rules for renewing a provider token. Pure: times are passed in.
 ///
-/// Apple takes a token for 60 minutes and wants no more than one each 20. So it is renewed at 50;
-/// earlier only where APNs itself calls it expired, and that once in 20 minutes: were our clock
-/// wrong, every new token would be called expired too.
-struct APNsTokenRule: Equatable {
+/// Apple accepts a token for 60 minutes and allows no more than one in 20. So it is renewed at 50;
+/// earlier only if APNs itself calls it expired, and that once in 20 minutes: with a wrong clock,
+/// every new token would be called expired too.
+struct APNsTokenPolicy: Equatable {
     static let lifetimeSeconds: Int64 = 50 * 60
     static let minimumSeconds: Int64 = 20 * 60
 
@@ -25,7 +25,7 @@ struct APNsTokenRule: Equatable {
     func decision(at now: Int64) -> Decision {
         guard let token else { return .sign }
         if isExpired { return .sign }
-        // A clock that was set back counts as due: such a token would lie in the future.
+        // A clock that was set back makes the token due: it would lie in the future.
         let age = now - issuedAt
         let isDue = age >= Self.lifetimeSeconds || age < -60
         return isDue && now >= heldUntil ? .sign : .use(token)
@@ -37,7 +37,7 @@ struct APNsTokenRule: Equatable {
         isExpired = false
     }
 
-    /// APNs called this token expired.
+    /// Records that APNs called this token expired.
     mutating func expired(_ token: String, at now: Int64) {
         guard token == self.token, !isExpired, now >= heldUntil else { return }
         if let forcedAt, now - forcedAt < Self.minimumSeconds { return }
@@ -45,7 +45,7 @@ struct APNsTokenRule: Equatable {
         isExpired = true
     }
 
-    /// APNs has seen too many tokens: this one stays for 20 minutes.
+    /// Records that APNs has seen too many tokens: this one stays for 20 minutes.
     mutating func tooManyUpdates(at now: Int64) {
         isExpired = false
         heldUntil = now + Self.minimumSeconds
@@ -59,8 +59,8 @@ final class APNsTokenSource {
     private let keyID: String
     private let teamID: String
     private let clock: () -> Instant
-    private var rule = APNsTokenRule()
-    /// How many were signed, for tests.
+    private var rule = APNsTokenPolicy()
+    /// The number of signatures, for tests.
     private(set) var signatures = 0
 
     init(key: SigningKey, keyID: String, teamID: String, clock: @escaping () -> Instant) {

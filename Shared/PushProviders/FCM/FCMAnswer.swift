@@ -2,16 +2,16 @@ internal import HTTPTransport
 internal import JSON
 internal import PushCore
 
-/// What an answer of FCM means. Pure. By `FcmError.errorCode` first, then the status of the error's
-/// body, then the HTTP status.
+/// The classification of an FCM answer. Pure. By `FcmError.errorCode` first, then the status of the
+/// error's body, then the HTTP status.
 ///
 /// - SeeAlso: Firebase, "ErrorCode" and "Scale with FCM".
 struct FCMAnswer: Equatable {
     var answer: ProviderAnswer
-    /// The access token was not taken: renew it and send again, once.
+    /// Whether the access token was rejected: renew it and send again, once.
     var wantsRenewal = false
 
-    /// The shortest wait before a 5xx is tried again, and for a quota.
+    /// The shortest delays before a retry after a 5xx, and after a quota error.
     private static let minimumServerWait = Duration.seconds(10)
     private static let quotaWait = Duration.seconds(60)
 
@@ -58,7 +58,7 @@ struct FCMAnswer: Equatable {
     ) -> ProviderOutcome? {
         switch code {
         case "INVALID_ARGUMENT":
-            blamesToken(message, details) ? .unregistered(since: nil) : .rejected
+            isTokenFault(message, details) ? .unregistered(since: nil) : .rejected
         case "THIRD_PARTY_AUTH_ERROR", "APNS_AUTH_ERROR": .misconfigured
         case "UNREGISTERED": .unregistered(since: nil)
         case "SENDER_ID_MISMATCH": .mismatched
@@ -97,8 +97,8 @@ struct FCMAnswer: Equatable {
         }
     }
 
-    /// A bad argument is the token's fault only where the answer says so; else it is the payload's.
-    private static func blamesToken(_ message: String, _ details: [JSONValue]) -> Bool {
+    /// Whether the token is invalid: a bad argument is its fault only if the answer says so, otherwise the payload's.
+    private static func isTokenFault(_ message: String, _ details: [JSONValue]) -> Bool {
         if message.contains("registration token is not a valid FCM registration token") {
             return true
         }
@@ -130,7 +130,7 @@ struct FCMAnswer: Equatable {
         details.first { $0["@type"]?.string?.hasSuffix(type) == true }
     }
 
-    /// `google.rpc.RetryInfo`, whose delay is a text such as `"30s"`.
+    /// Reads `google.rpc.RetryInfo`, whose delay is a string such as `"30s"`.
     private static func retryInfo(_ details: [JSONValue]) -> Duration? {
         guard let text = detail("google.rpc.RetryInfo", details)?["retryDelay"]?.string,
             text.hasSuffix("s"), let seconds = Double(text.dropLast()), seconds >= 0,

@@ -1,26 +1,26 @@
 internal import HTTPTransport
 internal import PushCore
 
-/// FCM for one service account. Its connections are shared with the other accounts: FCM knows a
-/// request by its bearer alone.
+/// FCM for one service account. Its connections are shared with the other accounts: FCM identifies
+/// a request by its bearer alone.
 final class FCMClient: ProviderClient, @unchecked Sendable {
     private let path: String
     private let tokens: AccessTokenSource
     private let pool: HTTP2Pool
     private let timeout: Duration
     private let clock: () -> Instant
-    private var heads: RequestHeads
+    private var heads: RequestHeadCache
     private var isClosed = false
     private var withdrawals = 0
     private(set) var deliveriesInside = 0
 
     /// - Parameters:
-    ///   - credential: Whose project is sent to.
+    ///   - credential: The credential of the project.
     ///   - origin: FCM's.
     ///   - tokens: The credential's.
-    ///   - pool: To the origin, shared; its owner closes it.
-    ///   - timeout: From hand-over to answer.
-    ///   - clock: Judges `Retry-After` and the time that is left.
+    ///   - pool: Shared connections to the origin; their owner closes them.
+    ///   - timeout: The time from hand-over to answer.
+    ///   - clock: The time for `Retry-After` and the remaining time.
     init(
         _ credential: FCMCredential,
         origin: HTTP2Origin,
@@ -34,7 +34,7 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
         self.pool = pool
         self.timeout = timeout
         self.clock = clock
-        heads = RequestHeads(origin: origin)
+        heads = RequestHeadCache(origin: origin)
     }
 
     func send(
@@ -58,7 +58,7 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
 
     func close() { isClosed = true }
 
-    /// The connections are not this client's, so there is nothing to wait for.
+    /// Does nothing: the connections are not this client's.
     func closeAfterLastDelivery() {}
 
     private func finish(_ batch: DeliveryBatch, _ index: Int, _ answer: ProviderAnswer) {
@@ -133,7 +133,7 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
             switch result {
             case .failure(let error): finish(batch, index, ProviderAnswer(error))
             case .success(let response):
-                // What was accepted is known by its body alone.
+                // The headers of an accepted message are not needed.
                 let response =
                     response.status == 200
                     ? HTTPResponse(status: 200, body: response.body) : response.whole

@@ -3,7 +3,7 @@ internal import HTTPTransport
 package import JSON
 internal import PushCore
 
-/// A service account that may send through FCM, checked.
+/// A validated service account that may send through FCM.
 package struct FCMCredential: Sendable {
     package let projectID: String
     package let clientEmail: String
@@ -13,8 +13,8 @@ package struct FCMCredential: Sendable {
     private let pem: String
 
     /// - Parameters:
-    ///   - account: The service account file's object, or the sealed form: they are one.
-    ///   - tokenHosts: `FCM_TOKEN_HOSTS`: where `token_uri` may lead.
+    ///   - account: The object of the service account file, or the sealed form: both are the same.
+    ///   - tokenHosts: `FCM_TOKEN_HOSTS`: the allowed hosts of `token_uri`.
     /// - Throws: `CredentialError`, naming the field of the file.
     package init(
         validating account: JSONObject,
@@ -52,12 +52,12 @@ package struct FCMCredential: Sendable {
         }
     }
 
-    /// From the sealed form.
+    /// Reads the sealed form.
     package init(secret: JSONObject, tokenHosts: [String]) throws(CredentialError) {
         try self.init(validating: secret, tokenHosts: tokenHosts)
     }
 
-    /// What is sealed: a service account with just the fields that are used.
+    /// The object to seal: a service account with only the used fields.
     package var secret: JSONObject {
         var object: JSONObject = [
             "type": "service_account", "project_id": .string(projectID),
@@ -68,7 +68,7 @@ package struct FCMCredential: Sendable {
         return object
     }
 
-    /// What may be listed.
+    /// The object that may be listed.
     package var summary: JSONObject {
         var object: JSONObject = [
             "projectID": .string(projectID), "clientEmail": .string(clientEmail),
@@ -77,7 +77,7 @@ package struct FCMCredential: Sendable {
         return object
     }
 
-    /// The signed grant of RFC 7523 that an access token is had for.
+    /// Returns the request for an access token, with the signed grant of RFC 7523.
     func tokenRequest(at now: Instant, timeout: Duration) throws -> HTTPRequest {
         var header: JSONObject = ["typ": "JWT"]
         header["kid"] = keyID.map { .string($0) }

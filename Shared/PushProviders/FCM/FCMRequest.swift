@@ -2,15 +2,15 @@ internal import HTTPTransport
 internal import JSON
 internal import PushCore
 
-/// Puts a push into the form of FCM's v1 message.
+/// The conversion of a push to the form of FCM's v1 message.
 enum FCMRequest {
     static let maximumPayloadBytes = 4096
-    /// Of a message to a topic.
+    /// The limit of a message to a topic.
     static let maximumTopicPayloadBytes = 2048
     /// Four weeks.
     static let maximumTimeToLiveSeconds: Int64 = 2_419_200
 
-    /// `data`'s keys that are other platforms' own.
+    /// The keys of `data` that belong to other platforms.
     private static let foreignKeys = [
         "aps", "content-available", "mutable-content", "category", "thread-id", "apns-priority",
         "apns-push-type", "url-args", "target-content-id", "filter-criteria",
@@ -40,7 +40,7 @@ enum FCMRequest {
         try takeAlert(&fields, &notification, &android)
         if let sound = fields.take("sound")?.string { android["sound"] = .string(sound) }
         if let badge = fields.take("badge") {
-            guard Marks.isBadge(badge) else {
+            guard PlaceholderMarks.isBadge(badge) else {
                 throw .invalid(field: "data.badge", problem: "must be a whole number")
             }
             android["notification_count"] = badge
@@ -57,7 +57,7 @@ enum FCMRequest {
         }
         var strings = JSONObject()
         if isSilent {
-            // Nothing is shown, but the app may want to know what would have been.
+            // Nothing is shown, but the app may need the texts.
             for (key, value) in [("alert", notification["body"]), ("title", notification["title"])]
             where value != nil { strings[key] = value }
         }
@@ -65,7 +65,7 @@ enum FCMRequest {
             strings[allowed(key)] = .string(value.string ?? value.text)
         }
         guard isVisible || !strings.isEmpty else { throw .noContent(.fcm) }
-        if request.tellsPushID {
+        if request.includesPushID {
             strings[PushRequest.pushIDKey] = .string(pushID)
             whole[PushRequest.pushIDKey] = .string(pushID)
         }
@@ -75,8 +75,8 @@ enum FCMRequest {
         return try finish(message, request, pushID, field: "data")
     }
 
-    /// Parse's Android SDK shows and hands on what it finds in three strings, and needs the message to
-    /// come to it: a `notification` would be shown by the system instead.
+    /// Renders for Parse's Android SDK, which shows and forwards the values of three strings, and must
+    /// receive the message itself: a `notification` would be shown by the system instead.
     ///
     /// - SeeAlso: Parse Server's push adapter, whose form this is.
     private static func renderForParse(
@@ -85,7 +85,7 @@ enum FCMRequest {
         _ pushID: String
     ) throws(RenderingError) -> PayloadDraft {
         var data = data
-        if request.tellsPushID { data[PushRequest.pushIDKey] = .string(pushID) }
+        if request.includesPushID { data[PushRequest.pushIDKey] = .string(pushID) }
         guard !data.isEmpty else { throw .noContent(.fcm) }
         let message: JSONObject = [
             "android": ["priority": request.priority == .normal ? "NORMAL" : "HIGH"],
@@ -94,7 +94,7 @@ enum FCMRequest {
         return try finish(message, request, pushID, field: "data")
     }
 
-    /// A key under which FCM takes a value: those that it reserves get a `_` in front.
+    /// Returns a key that FCM accepts: reserved ones get a `_` in front.
     private static func allowed(_ key: String) -> String { isReserved(key) ? "_" + key : key }
 
     /// - SeeAlso: Firebase, "Message": the keys of `data`.
@@ -103,16 +103,16 @@ enum FCMRequest {
             || key.hasPrefix("gcm.notification.")
     }
 
-    /// A push with `action` is for a receiver of LeanCloud's, which finds it whole under these names:
-    /// the first two are its intent's extras, the last is what LeanCloud's own FCM service reads.
-    /// Each is there where it has room, as all of it is in the message by its own names already.
+    /// Adds copies of the push for a receiver of LeanCloud's, if it has an `action`: the first two
+    /// are the extras of the receiver's intent, the last is read by LeanCloud's own FCM service. Each
+    /// is added if it fits, as the message has all values under their own names already.
     private static func addExtras(
         of data: JSONObject,
         _ request: PushRequest,
         to strings: inout JSONObject,
         beside texts: Int
     ) {
-        // Where devices put values of their own into it, each copy grows by them.
+        // Placeholders of devices would grow in each copy.
         guard data["action"]?.string != nil, request.templateFields.isEmpty else { return }
         var channel: String?
         if case .installations(let selectors) = request.audience {
@@ -130,7 +130,7 @@ enum FCMRequest {
         for pairs in extras where pairs.allSatisfy({ strings[$0.0] == nil }) {
             var more = strings
             for (name, text) in pairs { more[name] = .string(text) }
-            // A tag of 64 bytes, once it is shown.
+            // A tag of 64 bytes, which a shown message gets.
             guard leafBytes(.object(more)) + texts + 96 <= limit(of: request) else { continue }
             strings = more
         }
@@ -153,11 +153,11 @@ enum FCMRequest {
                 problem: "is the push's audience to say"
             )
         }
-        if request.tellsPushID { tell(pushID, in: &message) }
+        if request.includesPushID { tell(pushID, in: &message) }
         return try finish(message, request, pushID, field: "native.fcm.message")
     }
 
-    /// Into the data that an app gets: Android's own takes the place of the message's.
+    /// Adds the push's id to the data that an app gets: Android's own replaces the message's.
     private static func tell(_ pushID: String, in message: inout JSONObject) {
         func told(_ data: JSONValue?) -> JSONValue? {
             if let data, !data.isNull, data.object == nil { return data }
@@ -171,7 +171,7 @@ enum FCMRequest {
         message["android"] = .object(android)
     }
 
-    /// LeanCloud's alert, a string or APNs' object of texts and their localised keys.
+    /// Takes LeanCloud's alert, a string or APNs' object of texts and their localised keys.
     private static func takeAlert(
         _ fields: inout PlatformData,
         _ notification: inout JSONObject,
@@ -185,7 +185,7 @@ enum FCMRequest {
                     if let text = text(object[key]) { notification[key] = .string(text) }
                 }
                 for (apns, fcm) in [("title-loc", "title_loc"), ("loc", "body_loc")] {
-                    // FCM refuses arguments without their key, and any that is not a string.
+                    // FCM rejects arguments without their key, and any that is not a string.
                     guard let key = text(object["\(apns)-key"]) else { continue }
                     android["\(fcm)_key"] = .string(key)
                     guard let given = object["\(apns)-args"], !given.isNull else { continue }
@@ -199,7 +199,7 @@ enum FCMRequest {
         if let title { notification["title"] = .string(title) }
     }
 
-    /// A string, or a number as one.
+    /// Returns a string, or a number as one.
     private static func text(_ value: JSONValue?) -> String? {
         switch value {
         case .string(let text)?: text
@@ -212,7 +212,7 @@ enum FCMRequest {
         !notification.isEmpty || android["title_loc_key"] != nil || android["body_loc_key"] != nil
     }
 
-    /// Adds what is not stated, checks the whole, and leaves room for what each device brings.
+    /// Adds missing fields, validates all, and reserves space for each device's own values.
     private static func finish(
         _ stated: JSONObject,
         _ request: PushRequest,
@@ -225,7 +225,7 @@ enum FCMRequest {
         try checkData(android["data"], field: "\(field).android.data")
         let isNotification = message["notification"] != nil || android["notification"] != nil
         if isNotification {
-            // A tag overwrites on the device; of FCM's collapse keys it may hold only four.
+            // A tag overwrites on the device; FCM allows only four collapse keys per device.
             var block = android["notification"]?.object ?? JSONObject()
             if block["tag"] == nil { block["tag"] = .string(request.collapseID ?? pushID) }
             android["notification"] = .object(block)
@@ -234,7 +234,7 @@ enum FCMRequest {
             let isHigh = request.priority.map { $0 == .high } ?? isNotification
             android["priority"] = isHigh ? "HIGH" : "NORMAL"
         }
-        // Android's own data takes the place of the message's.
+        // Android's own data replaces the message's.
         let data = android["data"] ?? message["data"]
         let counted = [message["notification"], data, android["notification"]]
         var bytes = counted.compactMap { $0 }.reduce(0) { $0 + leafBytes($1) }
@@ -250,7 +250,7 @@ enum FCMRequest {
                 tellsTime: tellsTime,
                 needsTimeToLive: request.expiration != nil && !request.isNowOrNever
                     && !statesTimeToLive,
-                // Parse's SDK knows the pushes that it had by their ids.
+                // Parse's SDK recognises repeated pushes by their ids.
                 repeatOverwrites: isNotification || tellsTime
             ),
             measure: .texts(bytes),
@@ -281,7 +281,7 @@ enum FCMRequest {
         }
     }
 
-    /// Keys and values, as FCM counts a payload.
+    /// Returns the size of keys and values, as FCM measures a payload.
     private static func leafBytes(_ value: JSONValue) -> Int {
         switch value {
         case .object(let object):
@@ -292,7 +292,7 @@ enum FCMRequest {
         }
     }
 
-    /// `time` and a moment.
+    /// The size of `time` and its value.
     private static let timeBytes = 28
 
     private static func splice(
@@ -341,7 +341,7 @@ enum FCMRequest {
         )
     }
 
-    /// The body for one device, now.
+    /// Returns the body for one device, at this time.
     static func body(_ notification: OutgoingNotification, at now: Instant) -> [UInt8] {
         let template = notification.payload.body
         var body: [UInt8] = []
@@ -370,7 +370,7 @@ enum FCMRequest {
 }
 
 extension PushRequest {
-    /// At FCM an audience topic is one message, whoever else is told one by one.
+    /// The topic of an audience topic: for FCM it is one message.
     fileprivate var topicName: String? {
         switch audience {
         case .topic(let topic): topic.name

@@ -1,16 +1,16 @@
 internal import HTTPTransport
 internal import PushCore
 
-/// What an answer of MPNS means. Pure. All of it is in the status and three headers; the body is
-/// empty.
+/// The classification of an MPNS answer. Pure. The information is in the status and three headers;
+/// the body is empty.
 ///
 /// - SeeAlso: MSDN ff941100, "Push notification service response codes".
 struct MPNSAnswer: Equatable {
     var answer: ProviderAnswer
-    /// Nothing is to be sent to this channel for so long, by any push: who does may be blocked.
+    /// The time for which no push may be sent to this channel: senders that ignore it may be blocked.
     var holdsChannel: Duration?
 
-    /// Once an hour at most, says MPNS.
+    /// MPNS allows a retry once an hour at most.
     private static let hour = Duration.seconds(3600)
     private static let queueWait = Duration.seconds(600)
 
@@ -41,12 +41,12 @@ struct MPNSAnswer: Equatable {
         )
     }
 
-    /// Sources spell them in several ways: `TempDisconnected`, `Temp Disconnected`.
+    /// Normalizes a state, which is spelt in several ways: `TempDisconnected`, `Temp Disconnected`.
     private static func normal(_ state: String?) -> String {
         (state ?? "").filter { $0 != " " && $0 != "\t" }.lowercased()
     }
 
-    /// The three states are the only diagnostics that MPNS gives.
+    /// Returns the three states, the only diagnostics of MPNS.
     private static func reason(_ states: [String?], isPlainSuccess: Bool) -> String? {
         let known = states.compactMap { $0 }
         if isPlainSuccess { return known.isEmpty ? "no notification status" : nil }
@@ -61,7 +61,7 @@ struct MPNSAnswer: Equatable {
     ) -> ProviderOutcome {
         switch (status, notification) {
         case (200, "queuefull"): .throttled(retryAfter: retryAfter ?? queueWait)
-        // The app does not take this kind, or is not running: the device is fine.
+        // The app does not accept this kind, or is not running: the device is fine.
         case (200, "suppressed"), (200, "dropped"): .rejected
         case (200, _): .accepted
         case (401, _): .misconfigured
@@ -71,7 +71,7 @@ struct MPNSAnswer: Equatable {
         case (429, _): .unavailable(retryAfter: retryAfter ?? queueWait)
         case (500..., _): .unavailable(retryAfter: retryAfter)
         case (400..<500, _): .rejected
-        // What is no answer of MPNS' is no device's fault.
+        // Other answers are not MPNS', and no device's fault.
         default: .misconfigured
         }
     }

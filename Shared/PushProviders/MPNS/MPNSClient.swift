@@ -2,26 +2,26 @@ internal import HTTPTransport
 internal import Observability
 internal import PushCore
 
-/// MPNS for one app, with its certificate where it has one. The connections of a certificate are its
+/// MPNS for one app, with its certificate if it has one. The connections of a certificate are its
 /// own; those without are shared by all apps that have none.
 final class MPNSClient: ProviderClient, @unchecked Sendable {
     private let channelHosts: HostPolicy
     private let slot: ConnectionSlot
     private let isAuthenticated: Bool
     private let channels: SharedMPNSChannels
-    private let queue: DeliveryQueue
+    private let queue: NotificationQueue
     private let clock: () -> Instant
     private var isClosed = false
     private var isRetiring = false
 
     /// - Parameters:
-    ///   - channelHosts: Where channel URIs may lead.
-    ///   - slot: Where `isAuthenticated`, this client's own; else shared, and its owner closes it.
-    ///   - share: Of the slot's connections, where they are shared.
-    ///   - isAuthenticated: Whether a certificate speaks for us.
-    ///   - channels: What all clients know of channels.
+    ///   - channelHosts: The allowed hosts of channel URIs.
+    ///   - slot: If `isAuthenticated`, this client's own; else shared, and its owner closes it.
+    ///   - share: The share of the slot's connections, if they are shared.
+    ///   - isAuthenticated: Whether a certificate authenticates us.
+    ///   - channels: The throttled channels of all clients.
     ///   - configuration: Time limits and bounds.
-    ///   - clock: Judges `Retry-After`, and how long channels are left alone.
+    ///   - clock: The time for `Retry-After`, and for throttled channels.
     init(
         channelHosts: HostPolicy,
         slot: ConnectionSlot,
@@ -36,7 +36,7 @@ final class MPNSClient: ProviderClient, @unchecked Sendable {
         self.isAuthenticated = isAuthenticated
         self.channels = channels
         self.clock = clock
-        queue = DeliveryQueue(
+        queue = NotificationQueue(
             limit: configuration.mpnsConnections,
             of: share,
             timeout: configuration.requestTimeout
@@ -79,7 +79,7 @@ final class MPNSClient: ProviderClient, @unchecked Sendable {
                 ProviderAnswer(.rejected, reason: LocalFailure.hostNotAllowed.rawValue)
             )
         }
-        // Nobody is told a certificate over plain http.
+        // Plain http does not send a certificate.
         let isProven = isAuthenticated && channel.hasPrefix("https://")
         if let wait = channels.state.admit(channel, isAuthenticated: isProven, now: clock()) {
             return queue.finish(
@@ -107,7 +107,7 @@ final class MPNSClient: ProviderClient, @unchecked Sendable {
     }
 }
 
-/// What is known of channels, whatever client met them. Confined to one loop.
+/// The throttled channels of all clients. Confined to one loop.
 final class SharedMPNSChannels {
-    var state = MPNSChannels()
+    var state = MPNSChannelThrottle()
 }

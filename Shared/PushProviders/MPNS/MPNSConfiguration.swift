@@ -3,8 +3,8 @@ internal import HTTPTransport
 package import JSON
 internal import PushCore
 
-/// What an app sends to MPNS' authenticated channels with, checked: the certificate whose common
-/// name its phones gave when they opened them. Unauthenticated channels need none.
+/// A validated credential for MPNS' authenticated channels: the certificate whose common name an
+/// app's phones gave when they opened them. Unauthenticated channels need none.
 package struct MPNSCredential: Sendable {
     private let certificatePEM: String
     private let privateKeyPEM: String
@@ -34,7 +34,7 @@ package struct MPNSCredential: Sendable {
         notAfter = Instant(seconds: summary.notAfter)
     }
 
-    /// From the sealed form.
+    /// Reads the sealed form.
     package init(secret: JSONObject) throws(CredentialError) {
         let fields = CredentialFields(object: secret)
         try self.init(
@@ -43,12 +43,12 @@ package struct MPNSCredential: Sendable {
         )
     }
 
-    /// What is sealed.
+    /// The object to seal.
     package var secret: JSONObject {
         ["certificate": .string(certificatePEM), "privateKey": .string(privateKeyPEM)]
     }
 
-    /// What may be listed.
+    /// The object that may be listed.
     package var summary: JSONObject {
         ["subject": .string(subject), "notAfter": .string(notAfter.iso8601)]
     }

@@ -2,17 +2,17 @@ internal import HTTPTransport
 internal import JSON
 internal import PushCore
 
-/// Puts a push into MPNS' form: a toast, a tile with a count, or raw data. One notification is one
-/// request, so a badge beside an alert is left out: a toast cannot carry it.
+/// The conversion of a push to MPNS' form: a toast, a tile with a count, or raw data. One
+/// notification is one request, so a badge beside an alert is omitted: a toast cannot carry it.
 ///
 /// - SeeAlso: MSDN hh202945, "Sending push notifications for Windows Phone".
 enum MPNSRequest {
     static let maximumPayloadBytes = 3072
-    /// Azure documents it; MSDN says nothing of its own about raw data.
+    /// The limit in Azure's documentation; MSDN mentions none for raw data.
     static let maximumRawBytes = 1024
     static let highestCount = 99
 
-    /// `data`'s keys that are other platforms' own.
+    /// The keys of `data` that belong to other platforms.
     private static let foreignKeys = [
         "aps", "content-available", "mutable-content", "category", "thread-id", "apns-priority",
         "apns-push-type", "url-args", "target-content-id", "filter-criteria",
@@ -23,7 +23,7 @@ enum MPNSRequest {
     private enum Kind {
         case tile, toast, raw
 
-        /// The first digit of a class is how long MPNS may wait, the second the kind.
+        /// Returns the class, whose first digit is how long MPNS may wait, the second the kind.
         func notificationClass(isUrgent: Bool) -> String {
             let kind =
                 switch self {
@@ -54,7 +54,7 @@ enum MPNSRequest {
         fields.drop(foreignKeys)
         let isSilent = fields.takeFlag("silent")
         let badge = fields.take("badge")
-        if let badge, !Marks.isBadge(badge) || badge.integer ?? 0 < 0 {
+        if let badge, !PlaceholderMarks.isBadge(badge) || badge.integer ?? 0 < 0 {
             throw .invalid(field: "data.badge", problem: "must be a whole number")
         }
         let hasText = fields.fields["alert"] != nil || fields.fields["title"] != nil
@@ -67,9 +67,9 @@ enum MPNSRequest {
             return draft(.tile, body: Array(tile.utf8), request)
         }
         guard !fields.fields.isEmpty else { throw .noContent(.mpns) }
-        // A toast has no place for it, nor has a tile.
+        // Neither a toast nor a tile can carry it.
         var custom = fields.fields
-        if request.tellsPushID { custom[PushRequest.pushIDKey] = .string(pushID) }
+        if request.includesPushID { custom[PushRequest.pushIDKey] = .string(pushID) }
         return draft(.raw, body: JSONValue.object(custom).bytes, request)
     }
 
@@ -151,7 +151,7 @@ enum MPNSRequest {
                 platform: .mpns,
                 headers: headers,
                 body: body,
-                // A tile has one count; a second toast is a second toast.
+                // A tile has one count; a second toast does not replace the first.
                 repeatOverwrites: kind == .tile
             ),
             limit: kind == .raw ? maximumRawBytes : maximumPayloadBytes

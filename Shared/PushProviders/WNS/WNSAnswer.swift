@@ -1,12 +1,12 @@
 internal import HTTPTransport
 internal import PushCore
 
-/// What an answer of WNS means. Pure. The reasons are in headers; the body is usually empty.
+/// The classification of a WNS answer. Pure. The reasons are in headers; the body is usually empty.
 ///
 /// - SeeAlso: Microsoft, "Push notification service request and response headers".
 struct WNSAnswer: Equatable {
     var answer: ProviderAnswer
-    /// The access token was not taken: renew it and send again, once.
+    /// Whether the access token was rejected: renew it and send again, once.
     var wantsRenewal = false
 
     private static let channelWait = Duration.seconds(600)
@@ -47,14 +47,14 @@ struct WNSAnswer: Equatable {
         case (200, _): .accepted
         case (401, _), (403, _): .misconfigured
         case (404, _): .unregistered(since: nil)
-        // Blocked for abuse: about us, not about the device.
+        // Blocked for abuse: this concerns us, not the device.
         case (410, _):
             description.contains("domain blocked") ? .misconfigured : .unregistered(since: nil)
         case (406, _), (412, _): .unavailable(retryAfter: retryAfter ?? senderWait)
         case (429, _): .unavailable(retryAfter: retryAfter ?? channelWait)
         case (500..., _): .unavailable(retryAfter: retryAfter)
         case (400..<500, _): .rejected
-        // A redirect would carry the bearer elsewhere; what else is no answer of WNS'.
+        // A redirect would carry the bearer elsewhere; other answers are not WNS'.
         default: .misconfigured
         }
     }

@@ -2,24 +2,24 @@ internal import HTTPTransport
 internal import Observability
 internal import PushCore
 
-/// WNS for one app. Its connections are shared with the other apps: WNS knows a request by its
+/// WNS for one app. Its connections are shared with the other apps: WNS identifies a request by its
 /// bearer alone.
 final class WNSClient: ProviderClient, @unchecked Sendable {
     private let channelHosts: HostPolicy
     private let tokens: AccessTokenSource
     private let slot: ConnectionSlot
-    private let queue: DeliveryQueue
+    private let queue: NotificationQueue
     private let clock: () -> Instant
     private var isClosed = false
     private var withdrawals = 0
 
     /// - Parameters:
-    ///   - channelHosts: Where channel URIs may lead.
+    ///   - channelHosts: The allowed hosts of channel URIs.
     ///   - tokens: The app's.
     ///   - slot: Shared; its owner closes it.
-    ///   - share: Of the slot's connections.
+    ///   - share: The share of the slot's connections.
     ///   - configuration: Time limits and bounds.
-    ///   - clock: Judges `Retry-After` and the time that is left.
+    ///   - clock: The time for `Retry-After` and the remaining time.
     init(
         channelHosts: HostPolicy,
         tokens: AccessTokenSource,
@@ -32,7 +32,7 @@ final class WNSClient: ProviderClient, @unchecked Sendable {
         self.tokens = tokens
         self.slot = slot
         self.clock = clock
-        queue = DeliveryQueue(
+        queue = NotificationQueue(
             limit: configuration.wnsConnections,
             of: share,
             timeout: configuration.requestTimeout
@@ -59,14 +59,14 @@ final class WNSClient: ProviderClient, @unchecked Sendable {
         queue.drop(ProviderAnswer(.notSent, reason: "closed"))
     }
 
-    /// The connections are not this client's, so there is nothing to wait for.
+    /// Does nothing: the connections are not this client's.
     func closeAfterLastDelivery() {}
 
     private func start(_ delivery: Delivery) {
         guard !isClosed else {
             return queue.finish(delivery, ProviderAnswer(.notSent, reason: "closed"))
         }
-        // A channel URI comes from a device and gets our bearer: it must be one of WNS' own.
+        // A channel URI comes from a device and gets our bearer: its host must be WNS' own.
         let channel = delivery.notification.target.token
         guard channel.hasPrefix("https://"), channelHosts.permits(channel) else {
             return queue.finish(

@@ -1,8 +1,8 @@
 internal import HTTPTransport
 package import JSON
 
-/// What an app sends to WNS with, checked. With a tenant it is an Entra ID app registration, without
-/// one a Store package: the two are not interchangeable.
+/// A validated WNS credential. With a tenant it is an Entra ID app registration, without one a Store
+/// package: the two are not interchangeable.
 package struct WNSCredential: Sendable {
     package let clientID: String
     package let tenant: String?
@@ -37,7 +37,7 @@ package struct WNSCredential: Sendable {
         self.tenant = tenant
     }
 
-    /// From the sealed form.
+    /// Reads the sealed form.
     package init(secret: JSONObject) throws(CredentialError) {
         let fields = CredentialFields(object: secret)
         try self.init(
@@ -47,14 +47,14 @@ package struct WNSCredential: Sendable {
         )
     }
 
-    /// What is sealed.
+    /// The object to seal.
     package var secret: JSONObject {
         var object = summary
         object["clientSecret"] = .string(clientSecret)
         return object
     }
 
-    /// What may be listed.
+    /// The object that may be listed.
     package var summary: JSONObject {
         var object: JSONObject = ["clientID": .string(clientID)]
         object["tenant"] = tenant.map { .string($0) }

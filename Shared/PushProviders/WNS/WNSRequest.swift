@@ -3,12 +3,12 @@ internal import HTTPTransport
 internal import JSON
 internal import PushCore
 
-/// Puts a push into WNS' form: a toast, a badge, or raw data. One notification is one request, so a
-/// badge beside an alert is left out: a toast cannot carry it.
+/// The conversion of a push to WNS' form: a toast, a badge, or raw data. One notification is one
+/// request, so a badge beside an alert is omitted: a toast cannot carry it.
 enum WNSRequest {
     static let maximumPayloadBytes = 5000
 
-    /// `data`'s keys that are other platforms' own.
+    /// The keys of `data` that belong to other platforms.
     private static let foreignKeys = [
         "aps", "content-available", "mutable-content", "category", "thread-id", "apns-priority",
         "apns-push-type", "url-args", "target-content-id", "filter-criteria",
@@ -32,7 +32,7 @@ enum WNSRequest {
         let collapseID = try fields.takeText("collapse-id")
         let sound = fields.take("sound")?.string
         let badge = fields.take("badge")
-        if let badge, !Marks.isBadge(badge) || badge.integer ?? 0 < 0 {
+        if let badge, !PlaceholderMarks.isBadge(badge) || badge.integer ?? 0 < 0 {
             throw .invalid(field: "data.badge", problem: "must be a whole number")
         }
         let hasText = fields.fields["alert"] != nil || fields.fields["title"] != nil
@@ -70,14 +70,14 @@ enum WNSRequest {
         )
     }
 
-    /// What is left for the app itself, and the push's id where it is told.
+    /// Returns the app's own fields, with the push's id if it is sent.
     private static func customFields(
         _ fields: PlatformData,
         _ request: PushRequest,
         _ pushID: String
     ) -> JSONObject {
         var custom = fields.fields
-        if request.tellsPushID { custom[PushRequest.pushIDKey] = .string(pushID) }
+        if request.includesPushID { custom[PushRequest.pushIDKey] = .string(pushID) }
         return custom
     }
 
@@ -109,7 +109,7 @@ enum WNSRequest {
         )
     }
 
-    /// Up to three lines: title, subtitle, body.
+    /// Takes up to three lines: title, subtitle, body.
     private static func takeLines(_ fields: inout PlatformData) throws(RenderingError) -> [String] {
         let title = try fields.takeText("title")
         let alert = fields.take("alert")
@@ -177,7 +177,7 @@ enum WNSRequest {
         )
     }
 
-    /// A tag is 16 letters and digits at most, so what is longer is known by its digest.
+    /// Returns the tag. It has at most 16 letters and digits, so longer ids are replaced by their digest.
     static func tag(_ collapseID: String) -> String {
         let bytes = Array(collapseID.utf8)
         if (1...16).contains(bytes.count), bytes.allSatisfy(ASCII.isAlphanumeric) {
@@ -201,7 +201,7 @@ enum WNSRequest {
         {
             let seconds = max(expiration - now.seconds, 0)
             headers.append(HTTPField("x-wns-ttl", String(seconds)))
-            // "Now or never" conflicts with being kept, which is the default of most types.
+            // "Now or never" conflicts with caching, which is the default of most types.
             if seconds == 0, notification.payload.header("x-wns-cache-policy") == nil {
                 headers.append(HTTPField("x-wns-cache-policy", "no-cache"))
             }

@@ -1,9 +1,10 @@
 import Postgres
 import PushCore
+import Storage
 
-/// The badges that installations have of their own, as pushes raise them.
+/// The badges that installations have of their own, raised by pushes.
 enum BadgeStore {
-    /// One installation's badge, raised by one push.
+    /// One raise of one installation's badge by one push.
     struct Raise {
         var key: DeliveryKey
         var app: String
@@ -15,10 +16,10 @@ enum BadgeStore {
         var objectID: String
     }
 
-    /// Raises badges in the order given, and says what each came to. Their rows stay locked, in one
+    /// Raises badges in the given order, and returns their new values. Their rows stay locked, in one
     /// order everywhere, until the transaction ends.
     ///
-    /// - Returns: By push and installation; one that is gone has none.
+    /// - Returns: The values by push and installation; without installations that are deleted.
     static func raise(
         _ raises: [Raise],
         _ transaction: PostgresTransaction
@@ -34,7 +35,7 @@ enum BadgeStore {
             guard let badge = badges[row] else { continue }
             let raised = raise.change.applied(to: badge.value)
             values[raise.key] = raised
-            // Looking a badge up makes none.
+            // Reading a badge does not create one.
             if raised != badge.value || (badge.isAbsent && !raise.change.isNothing) {
                 badges[row] = Badge(value: raised, isAbsent: false)
                 changed.insert(row)
@@ -68,8 +69,8 @@ enum BadgeStore {
     ) async throws -> [Row: Badge] {
         guard !rows.isEmpty else { return [:] }
         let rows = rows.sorted { ($0.app, $0.objectID) < ($1.app, $1.objectID) }
-        // One by one, in their order: a join that is told to be ordered, where sorting is out of
-        // favour (`IndexPlan`), walks through the whole table.
+        // One by one, in their order: under `IndexPlan`, which makes sorts expensive, an ordered join
+        // would walk through the whole table.
         let found = try await transaction.execute(
             """
             SELECT i.app, i.object_id, i.badge, i.badge_absent
@@ -92,7 +93,7 @@ enum BadgeStore {
         return badges
     }
 
-    /// Writes what badges came to into the rows of their deliveries.
+    /// Stores the new badges in the rows of their deliveries.
     static func keep(
         _ values: [DeliveryKey: Int],
         _ transaction: PostgresTransaction
@@ -115,8 +116,8 @@ enum BadgeStore {
 }
 
 extension BadgeStore {
-    /// Raises the badges of those that a batch of pushes names one by one, in the transaction that
-    /// makes their deliveries: once for each, whatever happens to the sender.
+    /// Raises the badges of the devices that a batch of pushes names one by one, in the transaction
+    /// that makes their deliveries: once for each, whatever happens to the sender.
     static func raise(
         of deliveries: inout [Delivery],
         _ changes: [String: [Platform: BadgeChange]],
@@ -135,7 +136,7 @@ extension BadgeStore {
         for index in deliveries.indices { deliveries[index].badge = values[deliveries[index].key] }
     }
 
-    /// The same for a page of rows that nobody owns yet: those behind one target up to another.
+    /// Raises the badges of a page of rows without an owner: those behind one target up to another.
     static func raise(
         of push: PlanningPush,
         after: String,

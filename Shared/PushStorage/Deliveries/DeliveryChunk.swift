@@ -1,11 +1,12 @@
-import Postgres
+package import Postgres
 import PushCore
+import Storage
 
-/// Members of a broadcast that it went well for, as one checkpoint found them: a row of
-/// `delivery_chunks` instead of one each, a tenth of the bytes. Nothing of them changes any more but
-/// that one is erased. Read through `all_deliveries`.
+/// Delivered members of a broadcast, as one checkpoint recorded them: a row of `delivery_chunks`
+/// instead of one each, a tenth of the bytes. They no longer change, except when one is erased. Read
+/// through `all_deliveries`.
 struct DeliveryChunk: Equatable {
-    /// What all of them share.
+    /// The values that all of them share.
     struct Form: Equatable {
         var provider: Platform
         var environment: PushEnvironment
@@ -15,18 +16,18 @@ struct DeliveryChunk: Equatable {
 
     let form: Form
     private(set) var targets: [String] = []
-    /// As many as targets, where one has one that is not ours.
+    /// The provider's message ids, one for each target; `nil` for an id that is our own.
     private(set) var messages: [String?] = []
     private var hasMessages = false
 
     init(_ form: Form) { self.form = form }
 
-    /// Takes what can be said by a chunk out of a checkpoint's records.
+    /// Divides a checkpoint's records into chunks and rows.
     ///
     /// - Parameters:
-    ///   - records: Of members behind the shard's last checkpoint.
+    ///   - records: Records of members behind the shard's last checkpoint.
     ///   - shard: The members' shard.
-    /// - Returns: The chunks, one a form, and the records that need rows of their own.
+    /// - Returns: The chunks, one for each form, and the records that need rows of their own.
     static func divide(
         _ records: [DeliveryRecord],
         of shard: ClaimedShard
@@ -55,13 +56,13 @@ struct DeliveryChunk: Equatable {
 
     private mutating func append(_ target: String, _ message: String?) {
         targets.append(target)
-        // APNs' is the one that it was sent with, which follows from push and target.
+        // APNs' id is the one that it was sent with, which follows from push and target.
         let message = form.provider == .apns ? nil : message
         messages.append(message)
         if message != nil { hasMessages = true }
     }
 
-    /// The statement that writes it.
+    /// Returns the statement that writes it.
     func insertion(
         of shard: ClaimedShard
     ) -> (sql: String, parameters: [PostgresValue]) {
@@ -95,15 +96,15 @@ extension DeliveryChunk.Form {
     }
 }
 
-/// What is asked of chunks, and what changes them.
-enum DeliveryChunks {
-    /// SQL: whether a push has a delivery to one of some targets, by an index each.
+/// Queries and changes of chunks.
+package enum DeliveryChunks {
+    /// Returns SQL: whether a push has a delivery to one of some targets, by one index lookup each.
     ///
     /// - Parameters:
     ///   - push: An expression with `id` and `day`.
-    ///   - targets: An expression: an array of texts.
+    ///   - targets: An expression: an array of strings.
     /// - Returns: A condition.
-    static func hasDelivery(_ push: String, to targets: String) -> String {
+    package static func hasDelivery(_ push: String, to targets: String) -> String {
         """
         EXISTS (SELECT FROM unnest(\(targets)) AS t(target) CROSS JOIN LATERAL (
             SELECT FROM all_deliveries d WHERE d.day = \(push).day AND d.push_id = \(push).id
@@ -112,15 +113,15 @@ enum DeliveryChunks {
         """
     }
 
-    /// Overwrites the ids of targets in the chunks of some pushes, and what providers called them.
+    /// Overwrites the ids of targets in the chunks of some pushes, and the providers' message ids.
     ///
     /// - Parameters:
-    ///   - targets: Whose deliveries are nobody's from now on.
-    ///   - pushIDs: Locked by the caller.
-    ///   - transaction: In which it is done.
+    ///   - targets: The targets, whose deliveries belong to no device from now on.
+    ///   - pushIDs: The pushes, locked by the caller.
+    ///   - transaction: The transaction.
     /// - Returns: How many were overwritten.
     /// - Throws: `PostgresError`.
-    static func erase(
+    package static func erase(
         _ targets: [String],
         in pushIDs: [String],
         _ transaction: PostgresTransaction

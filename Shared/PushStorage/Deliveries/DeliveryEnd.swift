@@ -1,17 +1,19 @@
+import InstallationStorage
 package import PushCore
+import Storage
 
-/// How a delivery ended, or when it is tried next: one value from the provider's answer to the row.
+/// How a delivery ended, or when it is retried: one value from the provider's answer to the row.
 package struct DeliveryEnd: Sendable, Equatable {
     package enum Decision: Sendable, Equatable {
         case settle(Outcome)
         /// It failed because its device is gone: the token dies, unless it was registered after `since`.
         case settleAndDisable(since: Instant?)
-        /// Another attempt, counted.
+        /// It gets another attempt; this one is counted.
         case retry(at: Instant)
-        /// No attempt was made, or none that counts.
+        /// It gets another attempt; none was made, or none that counts.
         case release(at: Instant)
 
-        /// `nil` if it is to be tried again.
+        /// `nil` if it is retried.
         package var outcome: Outcome? {
             switch self {
             case .settle(let outcome): outcome
@@ -33,15 +35,15 @@ package struct DeliveryEnd: Sendable, Equatable {
     /// The HTTP status, if the provider answered.
     package let status: Int?
     package let reason: String?
-    /// The provider's.
+    /// The id that the provider assigned.
     package let messageID: String?
-    /// With the one that ended so.
+    /// The number of attempts, including the one that ended so.
     package let attempts: Int
     /// How many of `attempts` were never answered.
     package let unanswered: Int
     package let at: Instant
 
-    /// The provider's texts are made printable here.
+    /// Creates an end; the provider's strings are made printable.
     package init(
         _ decision: Decision,
         status: Int? = nil,
@@ -62,14 +64,15 @@ package struct DeliveryEnd: Sendable, Equatable {
 
     package var outcome: Outcome? { decision.outcome }
 
-    /// A token registered later than this lives; `nil` if no token dies.
+    /// The time of a token's death: a token registered later stays valid; `nil` if no token dies.
     package var tokenDiedAt: Instant? {
         if case .settleAndDisable(let since) = decision { since ?? at } else { nil }
     }
 
-    /// A provider's text, bounded and without the characters that Postgres or a terminal minds.
+    /// Returns a provider's string, shortened and without the characters that trouble Postgres or a
+    /// terminal.
     private static func printable(_ text: String) -> String {
-        // Nearly every text is an id.
+        // Nearly every string is an id.
         if text.utf8.count <= 200, text.utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7f }) { return text }
         return String(
             String.UnicodeScalarView(
@@ -83,7 +86,7 @@ package struct DeliveryEnd: Sendable, Equatable {
 /// A delivery as it is recorded.
 package struct DeliveryRecord: Sendable {
     package let member: ShardMember
-    /// `nil`: it is in flight, and its row is the session's.
+    /// `nil` if it is in flight, and its row is the session's.
     package let end: DeliveryEnd?
 
     package init(_ member: ShardMember, _ end: DeliveryEnd?) {
@@ -97,12 +100,12 @@ package struct DeliveryRecord: Sendable {
 
     package var delivery: Delivery { member.delivery }
 
-    /// Counted with this attempt, if there was one.
+    /// The number of attempts, including this one if it was made.
     var attempts: Int { end?.attempts ?? delivery.attempts }
     var unanswered: Int { end?.unanswered ?? delivery.unanswered }
     var state: DeliveryState { end?.outcome.map { DeliveryState($0) } ?? .pending }
 
-    /// `nil` if its token lives.
+    /// The token that died; `nil` if it lives.
     var deadToken: DeadToken? {
         guard let end, let diedAt = end.tokenDiedAt else { return nil }
         return DeadToken(

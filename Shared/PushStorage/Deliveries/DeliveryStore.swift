@@ -1,22 +1,23 @@
 import Postgres
 package import PushCore
+import Storage
 
 /// Deliveries of some pushes that went to one push service and ended the same way.
 package struct DeliveryCount: Sendable, Equatable {
     package var platform: Platform
-    /// `nil`: they have not ended.
+    /// `nil` if they have not ended.
     package var outcome: Outcome?
-    /// The last answer's.
+    /// The status of the last answer.
     package var status: Int?
     package var reason: String?
     package var count: Int
 }
 
-/// One delivery, for whoever asked to see what becomes of it.
+/// One delivery, for a report that lists them.
 package struct DeliveryRow: Sendable, Equatable {
     package var installationID: String?
     package var token: String
-    /// Of this one alone.
+    /// The count of this one alone.
     package var count: DeliveryCount
 }
 
@@ -27,12 +28,12 @@ package struct FailureExample: Sendable, Equatable {
     package var targets: [String]
 }
 
-/// The ledger's rows, for whoever asks how deliveries stand. They are made by the stores of `Planning/` and by
-/// the checkpoints of shards, claimed by `DueStore`, and ended by `PushLedger`.
+/// The ledger's rows, for reports. They are made by the stores of `Planning/` and by the checkpoints of
+/// shards, claimed by `DueStore`, and ended by `PushLedger`.
 package struct DeliveryStore: Sendable {
     let database: Database
 
-    /// The deliveries of a push as they stand, for tests and explanations.
+    /// Returns the present states of a push's deliveries, for tests and explanations.
     package func states(pushID: String, limit: Int = 1000) async throws -> [DeliveryStatus] {
         try await database.execute(
             """
@@ -53,11 +54,11 @@ package struct DeliveryStore: Sendable {
         }
     }
 
-    /// For each of the failures some devices that it happened to, as long as the deliveries are kept.
+    /// Returns some devices for each of the failures, until the retention of the deliveries ends.
     ///
     /// - Parameters:
-    ///   - failures: Of this push, as its record has them.
-    ///   - pushID: Which push.
+    ///   - failures: The failures of this push, as its record has them.
+    ///   - pushID: The push.
     ///   - limit: Devices for each.
     /// - Returns: The failures in their order.
     /// - Throws: `StorageError`.
@@ -99,8 +100,8 @@ package struct DeliveryStore: Sendable {
         WHERE p.id = ANY ($1::uuid[])
         """
 
-    /// How the deliveries of some pushes ended, as far as they have rows: those of a broadcast get
-    /// theirs as it goes on.
+    /// Counts how the deliveries of some pushes ended, if they have rows: the deliveries of a broadcast
+    /// get theirs while it is sent.
     package func counts(of pushIDs: [String]) async throws -> [DeliveryCount] {
         try await database.execute(
             """
@@ -113,7 +114,7 @@ package struct DeliveryStore: Sendable {
         ).rows.map(Self.count)
     }
 
-    /// The deliveries themselves, at most `limit` of them.
+    /// Returns the deliveries themselves, at most `limit` of them.
     package func rows(of pushIDs: [String], limit: Int) async throws -> [DeliveryRow] {
         try await database.execute(
             """

@@ -1,7 +1,8 @@
 import Postgres
 package import PushCore
+import Storage
 
-/// Claims of rows that are due, and whose turn it is.
+/// Claims rows that are due, also fairly between apps and providers.
 package struct DueStore: Sendable {
     let database: Database
 
@@ -18,21 +19,22 @@ package struct DueStore: Sendable {
 
     package struct FairClaim: Sendable {
         package var deliveries: [Delivery] = []
-        /// Behind whom the next one goes on; `nil`: all had their turn.
+        /// The last app and provider of this turn, behind which the next one continues; `nil` if all
+        /// had theirs.
         package var last: Client?
     }
 
-    /// So many apps and providers take part in one fair claim.
+    /// The most apps and providers that take part in one fair claim.
     private static let clientsAtOnce = 256
 
-    /// Takes deliveries that are due, oldest first, hiding them from every other session. One whose
+    /// Claims deliveries that are due, oldest first, hiding them from every other session. One whose
     /// push was cancelled says so in its `suppression`.
     ///
     /// - Parameters:
-    ///   - session: Whose they become.
-    ///   - lane: Of these.
-    ///   - limit: 1...10,000. As many come only where more may be due, so that who has few of them may
-    ///     stand behind who has many: then `claimFairly` is next.
+    ///   - session: The session that claims them.
+    ///   - lane: Their lane.
+    ///   - limit: 1...10,000. A full result means that more may be due, so that an app with few of them
+    ///     may wait behind one with many: then `claimFairly` is next.
     /// - Returns: At most `limit`; empty when nothing is due.
     /// - Throws: `StorageError` of kind `sessionLost`.
     package func claim(session: Int, lane: Int, limit: Int) async throws -> [Delivery] {
@@ -51,14 +53,14 @@ package struct DueStore: Sendable {
         }
     }
 
-    /// As `claim`, but of each app at each provider that has some due as many as of every other,
-    /// so that nobody's retries wait behind those of a provider that is ill.
+    /// Claims like `claim`, but equally many deliveries of each app at each provider that has some due,
+    /// so that no retries wait behind those of a failing provider.
     ///
     /// - Parameters:
-    ///   - session: Whose they become.
-    ///   - lane: Of these.
-    ///   - limit: 1...10,000. Fewer come where one has more than its share and others have less.
-    ///   - client: Those behind it take part, by app and provider; `nil`: from the first on.
+    ///   - session: The session that claims them.
+    ///   - lane: Their lane.
+    ///   - limit: 1...10,000. Fewer are returned if one has more than its share and others have less.
+    ///   - client: The apps and providers behind it take part; `nil` for all from the first.
     /// - Returns: At most `limit`.
     /// - Throws: `StorageError` of kind `sessionLost`.
     package func claimFairly(
@@ -84,7 +86,7 @@ package struct DueStore: Sendable {
             var claim = FairClaim()
             if found.count == Self.clientsAtOnce { claim.last = found.last?.client }
             let limit = Self.bounded(limit)
-            // Where they are more than may come, some have other turns.
+            // If there are more than the limit, some get another turn.
             let due = found.filter(\.isDue).shuffled().prefix(limit).map(\.client)
             guard !due.isEmpty else { return claim }
             claim.deliveries = try await transaction.execute(
@@ -107,8 +109,8 @@ package struct DueStore: Sendable {
         }
     }
 
-    /// What a session owns, in no order: to find rows that it does not know of, because the answer
-    /// to the transaction that made them its own was lost.
+    /// Returns the rows that a session owns, in no order: to find strays, whose claim was committed but
+    /// its reply lost.
     package func owned(session: Int, limit: Int = 200_000) async throws -> [Delivery] {
         try await database.execute(
             """
@@ -119,7 +121,7 @@ package struct DueStore: Sendable {
         ).rows.map(Delivery.read)
     }
 
-    /// When the next delivery of a lane that nobody owns is due.
+    /// Returns when the next delivery of a lane without an owner is due.
     package func nextDue(lane: Int) async throws -> Instant? {
         try await database.execute(
             """
@@ -149,7 +151,8 @@ package struct DueStore: Sendable {
         return delivery
     }
 
-    // Jumps from the first of one to that of the next in the index: what lies between is not read.
+    // Jumps from the first row of one client to that of the next in the index: the rows between are not
+    // read.
     private static let clientsSQL = """
         WITH RECURSIVE clients AS (
             (SELECT app, provider, due_at FROM deliveries

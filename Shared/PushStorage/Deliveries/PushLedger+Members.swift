@@ -1,15 +1,18 @@
+import InstallationStorage
 import JSON
-import Postgres
+package import Postgres
 import PushCore
+import Storage
 
-/// Members of shards, and the end of those that cannot be sent.
+/// Members of shards, and the end of shards that cannot be sent.
 extension PushLedger {
-    /// Writes checkpoints of shards in one transaction: members that it went well for by the chunk, rows
-    /// of the others, the cursors, the counters of the pushes, and the tokens that died. The last
-    /// checkpoint of a shard, which says `isFinished`, gives it back and corrects the counters by the
-    /// members that came or went while it was sent.
+    /// Writes checkpoints of shards in one transaction: delivered members as chunks, rows of the
+    /// others, the cursors, the counters of the pushes, and the tokens that died. The last checkpoint
+    /// of a shard, which says `isFinished`, releases it and corrects the counters by the members that
+    /// came or went while it was sent.
     ///
-    /// A checkpoint whose reply was lost may be made again: what is recorded already is left out.
+    /// A checkpoint whose reply was lost may be written again: records that are stored already are left
+    /// out.
     ///
     /// - Throws: `StorageError` of kind `sessionLost` if one of the shards is not this session's; then
     ///   nothing was written.
@@ -19,8 +22,8 @@ extension PushLedger {
     ) async throws -> [LedgerResult] {
         guard !checkpoints.isEmpty else { return [] }
         return try await database.transaction { transaction in
-            // Each locks its shard's row, in one order; the pushes' rows come last, as all shards of a
-            // push wait for them.
+            // Each checkpoint locks its shard's row, in one order; the pushes' rows come last, as all
+            // shards of a push wait for them.
             let order = checkpoints.indices.sorted {
                 let (a, b) = (checkpoints[$0].0, checkpoints[$1].0)
                 return (a.pushID, a.shard) < (b.pushID, b.shard)
@@ -42,7 +45,8 @@ extension PushLedger {
             for (place, part) in parts {
                 let (shard, status) = (part.shard, statuses[part.shard.pushID])
                 if status == .failed, !part.after.isFinished {
-                    // It failed while this shard was locked here, so it was left to us.
+                    // The push failed while this shard was locked here, so the shard has to be ended
+                    // here.
                     try await Self.endUnfinished(
                         of: shard.pushID,
                         only: shard.shard,
@@ -100,7 +104,8 @@ extension PushLedger {
         )
     }
 
-    /// A member that moved from one zone to another meanwhile may have its row from there.
+    /// Returns the records without a row. A member that moved from one zone to another in the meantime
+    /// may have its row from the other shard.
     private static func unrecorded(
         _ records: [DeliveryRecord],
         of shard: ClaimedShard,
@@ -122,18 +127,18 @@ extension PushLedger {
         return records.filter { !targets.contains($0.delivery.target) }
     }
 
-    private struct Held {
+    struct Held {
         let books: ShardBooks
         let cursor: String?
         let isCancelled: Bool
-        /// Where the rows go: the partition of the push's day, which saves a tenth of what the way
-        /// through `deliveries` costs, else that.
+        /// The table that the rows go to: the partition of the push's day, which saves a tenth of the
+        /// cost of inserting through `deliveries`, else `deliveries`.
         let table: String
     }
 
     /// Locks a shard that is this session's.
     ///
-    /// - Returns: `nil` where just this checkpoint has ended it already.
+    /// - Returns: `nil` if just this checkpoint has ended it already.
     private static func hold(
         _ session: Int,
         _ shard: ClaimedShard,
@@ -246,11 +251,11 @@ extension PushLedger {
         )
     }
 
-    /// Ends the shards of a push that nobody else is at just now, and counts their members without a
-    /// row as suppressed, without a word to any of them: the push cannot be sent, or its app is deleted.
-    /// Whoever is at one of a push that failed does it himself. Their owners keep them, to record what
-    /// was sent.
-    static func endUnfinished(
+    /// Ends the shards of a push whose rows are not locked, and counts their members without a row as
+    /// suppressed, without an outcome record for any of them: the push cannot be sent, or its app is
+    /// deleted. The transaction that has locked a shard of a failed push ends it itself. The owners
+    /// keep their shards, to record what was sent.
+    package static func endUnfinished(
         of pushID: String,
         only shard: Int? = nil,
         _ transaction: PostgresTransaction
@@ -277,8 +282,8 @@ extension PushLedger {
         )
     }
 
-    /// Ends a shard of a cancelled push whose members cannot be read: those that are left are
-    /// suppressed, and nobody is told who they are.
+    /// Ends a shard of a cancelled push whose members cannot be read: the members that are left are
+    /// suppressed, and their outcomes are not reported.
     ///
     /// - Throws: `StorageError` of kind `sessionLost`.
     package func endUnread(session: Int, _ shard: ClaimedShard) async throws {
@@ -301,13 +306,13 @@ extension PushLedger {
     }
 }
 
-/// What records do to the books of their push.
+/// The change of a push's ledger by some records.
 struct BooksChange: Equatable {
     private(set) var ledger = Ledger()
     private(set) var failures = FailureTally()
     private(set) var closedShards = 0
 
-    /// What the records come to by themselves.
+    /// Counts the records by themselves.
     init(_ records: [DeliveryRecord]) {
         for record in records {
             guard let end = record.end, let outcome = end.outcome else {
@@ -335,7 +340,7 @@ struct BooksChange: Equatable {
         closedShards += other.closedShards
     }
 
-    /// What changes for those without a row.
+    /// Adds the change of the members without a row.
     mutating func moved(from before: ShardBooks, to after: ShardBooks) {
         ledger.targeted += after.expected - before.expected
         ledger.pending += after.unrecorded - before.unrecorded
@@ -345,9 +350,10 @@ struct BooksChange: Equatable {
 }
 
 extension ShardCheckpoint {
-    /// Those of its records that lie behind the cursor of the table.
+    /// Returns the records behind the stored cursor.
     ///
-    /// - Throws: `StorageError` where one lies behind its own cursor: it would be sent again.
+    /// - Throws: `StorageError` if a record lies behind its own checkpoint's cursor: it would be sent
+    ///   again.
     fileprivate func records(behind known: String?) throws -> [DeliveryRecord] {
         if let known, let cursor, cursor <= known, !isFinished { return [] }
         if !isFinished, let last = records.lazy.map(\.delivery.target).max(),
@@ -359,151 +365,5 @@ extension ShardCheckpoint {
             return records
         }
         return records.filter { $0.delivery.target > known }
-    }
-}
-
-// MARK: Rows
-
-extension PushLedger {
-    /// The first seven are the same in all rows of a checkpoint, and those from the provider to the
-    /// last reason in most.
-    private static let columns = [
-        "day", "push_id", "app", "lane", "expires_at", "created_at", "updated_at", "target",
-        "installation_id", "provider", "environment", "environment_explicit", "token", "locale",
-        "apns_topic", "state", "attempts", "unanswered", "due_at", "owner", "last_status",
-        "last_reason", "provider_message_id", "template_values", "badge",
-    ]
-
-    /// By COPY, into the partition: 1,000 rows cost Postgres 4.9 ms of CPU, as many through
-    /// `INSERT … SELECT FROM unnest` 5.0, and there are no texts of arrays to be written here.
-    private static func insert(
-        _ records: [DeliveryRecord],
-        of shard: ClaimedShard,
-        session: Int,
-        _ held: Held,
-        at now: Instant,
-        _ transaction: PostgresTransaction
-    ) async throws {
-        guard let day = Instant(iso8601: shard.day + "T00:00Z") else {
-            throw StorageError(.corrupt, "a shard's day is no date")
-        }
-        let now = now.microseconds
-        var constant = CopyCells()
-        constant.date(day.microseconds)
-        guard constant.uuid(shard.pushID) else {
-            throw StorageError(.corrupt, "a push's id is no uuid")
-        }
-        constant.text(shard.app)
-        constant.smallint(shard.lane)
-        constant.timestamp(shard.expiresAt?.microseconds)
-        constant.timestamp(shard.createdAt.microseconds)
-        constant.timestamp(now)
-        var writer = RowWriter(session: session, isCancelled: held.isCancelled, now: now)
-        var rows = CopyRows(columns: columns.count, constant: constant, rows: records.count)
-        for record in records {
-            rows.append { writer.write(record, into: &$0) }
-        }
-        _ = try await transaction.copyIn(table: held.table, columns: columns, rows)
-    }
-}
-
-/// Writes the cells of one checkpoint's rows, from the target on.
-private struct RowWriter {
-    /// What decides the cells from the provider to the last reason of a row that is settled.
-    private struct Form: Equatable {
-        var provider: Platform
-        var environment: PushEnvironment
-        var environmentIsExplicit: Bool
-        var outcome: Outcome
-        var attempts: Int
-        var unanswered: Int
-        var status: Int?
-        var reason: String?
-    }
-
-    let session: Int
-    let isCancelled: Bool
-    let now: Int64
-    /// That of the row before, and its cells: nearly all rows share them.
-    private var form: Form?
-    private var formCells = CopyCells()
-
-    init(session: Int, isCancelled: Bool, now: Int64) {
-        self.session = session
-        self.isCancelled = isCancelled
-        self.now = now
-    }
-
-    mutating func write(_ record: DeliveryRecord, into cells: inout CopyCells) {
-        let delivery = record.delivery
-        cells.text(delivery.key.target)
-        cells.text(delivery.installationID)
-        if let end = record.end, let outcome = end.outcome {
-            return write(end, outcome, delivery.device, into: &cells)
-        }
-        writeProvider(of: delivery.device, into: &cells)
-        cells.text(delivery.device.token)
-        cells.text(delivery.locale)
-        cells.text(delivery.apnsTopic)
-        cells.smallint(DeliveryState.pending.rawValue)
-        cells.integer(record.attempts)
-        cells.integer(record.unanswered)
-        if let dueAt = record.end?.decision.dueAt {
-            // Whoever claims it once the push is cancelled tells of it, and need not wait for that.
-            cells.timestamp(isCancelled ? now : dueAt.microseconds)
-            cells.null()
-        } else {
-            cells.timestamp(now)
-            cells.bigint(session)
-        }
-        cells.integer(record.end?.status)
-        cells.text(record.end?.reason)
-        cells.null()
-        cells.text(delivery.values.map { JSONValue.object($0).text })
-        cells.integer(delivery.badge)
-    }
-
-    private mutating func write(
-        _ end: DeliveryEnd,
-        _ outcome: Outcome,
-        _ device: DeviceTarget,
-        into cells: inout CopyCells
-    ) {
-        let form = Form(
-            provider: device.provider,
-            environment: device.environment,
-            environmentIsExplicit: device.environmentIsExplicit,
-            outcome: outcome,
-            attempts: end.attempts,
-            unanswered: end.unanswered,
-            status: end.status,
-            reason: end.reason
-        )
-        if form != self.form {
-            self.form = form
-            formCells = CopyCells()
-            writeProvider(of: device, into: &formCells)
-            // What only a sender needs is not kept.
-            formCells.text("")
-            formCells.null()
-            formCells.null()
-            formCells.smallint(DeliveryState(outcome).rawValue)
-            formCells.integer(end.attempts)
-            formCells.integer(end.unanswered)
-            formCells.timestamp(now)
-            formCells.null()
-            formCells.integer(end.status)
-            formCells.text(end.reason)
-        }
-        cells.append(formCells)
-        cells.text(end.messageID)
-        cells.null()
-        cells.null()
-    }
-
-    private func writeProvider(of device: DeviceTarget, into cells: inout CopyCells) {
-        cells.text(device.provider.rawValue)
-        cells.text(device.environment.rawValue)
-        cells.boolean(device.environmentIsExplicit)
     }
 }

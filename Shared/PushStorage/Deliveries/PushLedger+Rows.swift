@@ -1,13 +1,15 @@
+import InstallationStorage
 import Postgres
 import PushCore
+import Storage
 
-/// Rows: their ends with the counters of their pushes, and their return.
+/// Rows: their ends with the counters of their pushes, and their release.
 extension PushLedger {
-    /// Writes rows in one transaction, with the tokens that died. What this session does not own any more
-    /// is left alone. What goes back is due by its end, or at once if its push was cancelled meanwhile, to
-    /// be suppressed.
+    /// Writes rows in one transaction, with the tokens that died. Rows that this session does not own
+    /// any more are left alone. A released row is due by its end, or at once if its push was cancelled
+    /// in the meantime, to be suppressed.
     ///
-    /// - Returns: Those that were this session's.
+    /// - Returns: The rows that were this session's.
     func write(_ records: [DeliveryRecord], session: Int) async throws -> Set<DeliveryKey> {
         let records = Self.unique(records)
         guard !records.isEmpty else { return [] }
@@ -20,7 +22,7 @@ extension PushLedger {
                 (
                     "SELECT id FROM pushes WHERE id = ANY ($1::uuid[]) ORDER BY id FOR UPDATE",
                     [.uuidArray(pushIDs)]
-                ), (Self.rowsSQL, Self.parameters(session, records)),
+                ), (Self.rowsSQL, [.integer(session)] + Self.changes.parameters(of: records)),
             ])
             let keys = Set(try results[2].rows.map(Self.key))
             try await DeadToken.disable(
@@ -45,8 +47,8 @@ extension PushLedger {
         failures: "CASE WHEN c.failed = 0 THEN p.failures ELSE \(mergedFailures) END"
     )
 
-    // "IS NOT DISTINCT FROM", as no index serves it: with "=" the planner may read all that the owner
-    // has, for each row of the batch, where only the primary key is right.
+    // "IS NOT DISTINCT FROM", as no index serves it: with "=" the planner may read all rows of the
+    // owner for each row of the batch, where only the primary key is right.
     private static let rowsSQL = """
         WITH written AS (
             UPDATE deliveries d SET state = i.state, owner = NULL, attempts = i.attempts,
@@ -60,11 +62,7 @@ extension PushLedger {
                 last_reason = CASE WHEN i.due_at IS NULL THEN i.reason
                     ELSE coalesce(i.reason, d.last_reason) END,
                 provider_message_id = i.message_id, updated_at = now()
-            FROM unnest($2::date[], $3::uuid[], $4::text[], $5::smallint[], $6::integer[],
-                $7::integer[], $8::integer[], $9::text[], $10::text[], $11::boolean[],
-                $12::timestamptz[])
-                AS i(day, push_id, target, state, attempts, unanswered, status, reason, message_id,
-                    died, due_at)
+            FROM \(changes.source(as: "i", after: 1))
             WHERE d.day = i.day AND d.push_id = i.push_id AND d.target = i.target
                 AND d.owner IS NOT DISTINCT FROM $1 AND d.state = \(DeliveryState.pending.sql)
             RETURNING d.day, d.push_id, d.target, d.state, i.died, d.provider, d.last_status,
@@ -84,22 +82,15 @@ extension PushLedger {
         SELECT day::text AS day, push_id, target FROM written
         """
 
-    private static func parameters(
-        _ session: Int,
-        _ records: [DeliveryRecord]
-    ) -> [PostgresValue] {
-        [
-            .integer(session), .textArray(records.map(\.delivery.key.day)),
-            .uuidArray(records.map(\.delivery.pushID)), .textArray(records.map(\.delivery.target)),
-            .integerArray(records.map(\.state.rawValue)),
-            .integerArray(records.map(\.attempts)), .integerArray(records.map(\.unanswered)),
-            .integerArray(records.map { $0.end?.status }),
-            .textArray(records.map { $0.end?.reason }),
-            .textArray(records.map { $0.state == .pending ? nil : $0.end?.messageID }),
-            .booleanArray(records.map { $0.end?.tokenDiedAt != nil }),
-            .timestampArray(records.map { $0.end?.decision.dueAt?.microseconds }),
-        ]
-    }
+    private static let changes = Columns<DeliveryRecord>([
+        .date("day") { $0.delivery.key.day }, .uuid("push_id") { $0.delivery.pushID },
+        .text("target") { $0.delivery.target }, .smallint("state") { $0.state.rawValue },
+        .integer("attempts") { $0.attempts }, .integer("unanswered") { $0.unanswered },
+        .integer("status") { $0.end?.status }, .text("reason") { $0.end?.reason },
+        .text("message_id") { $0.state == .pending ? nil : $0.end?.messageID },
+        .boolean("died") { $0.end?.tokenDiedAt != nil },
+        .time("due_at") { $0.end?.decision.dueAt },
+    ])
 
     private static func key(_ row: PostgresRow) throws -> DeliveryKey {
         DeliveryKey(
@@ -109,7 +100,7 @@ extension PushLedger {
         )
     }
 
-    /// The first of each key, by key: rows are locked in one order, and none twice.
+    /// Returns the first record of each key, by key: rows are locked in one order, and none twice.
     private static func unique(_ records: [DeliveryRecord]) -> [DeliveryRecord] {
         var seen: Set<DeliveryKey> = []
         return records.filter { seen.insert($0.delivery.key).inserted }

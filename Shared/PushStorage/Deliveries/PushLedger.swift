@@ -1,8 +1,9 @@
 import PushCore
+import Storage
 
-/// What the sending side writes: the only writer of `deliveries`, `delivery_chunks` and `event_pushes`
-/// once something was sent, and of a push's counters. Whatever it writes carries the session: what is
-/// another's by now is left alone and counted nowhere.
+/// The writes of the sending side: the only writer of `deliveries`, `delivery_chunks` and
+/// `event_pushes` once something was sent, and of a push's counters. Every write carries the session:
+/// rows that another session owns by now are left alone and not counted.
 package struct PushLedger: Sendable {
     let database: Database
     let fewDevices: FewDevicesStore
@@ -10,11 +11,12 @@ package struct PushLedger: Sendable {
     /// Writes entries: those of a kind in one transaction, rows first, then members, then pushes.
     ///
     /// - Parameters:
-    ///   - entries: Each once.
-    ///   - session: Whose they are.
+    ///   - entries: The entries, each once.
+    ///   - session: The session that owns them.
     /// - Returns: A result for each, in their order.
-    /// - Throws: `StorageError`: of kind `sessionLost` if a shard or a push is not the session's, and
-    ///   nothing of its kind was written; `isOfTheValues` if Postgres will never take one of them.
+    /// - Throws: `StorageError`: if its kind is `sessionLost`, a shard or a push is not the session's,
+    ///   and nothing of its kind was written; `isOfTheValues` if Postgres will never accept one of
+    ///   them.
     package func write(
         _ entries: [LedgerEntry],
         session: Int
@@ -44,9 +46,9 @@ package struct PushLedger: Sendable {
     }
 }
 
-/// Something that has ended, to be written in one piece.
+/// A unit that has ended, to be written in one piece.
 package enum LedgerEntry: Sendable {
-    /// A row of the session that has ended, or goes back.
+    /// A row of the session that has ended, or is released.
     case row(DeliveryRecord)
     /// Members of a shard behind its cursor.
     case members(ClaimedShard, ShardCheckpoint)
@@ -56,20 +58,20 @@ package enum LedgerEntry: Sendable {
     package enum Kind: Int, Sendable, CaseIterable { case members, rows, pushes }
 }
 
-/// The end of an entry.
+/// The result of writing an entry.
 package enum LedgerResult: Sendable, Equatable {
     case written
     /// Written, and the push was cancelled since its shard was claimed: nothing more of the shard is to
     /// be sent. What was sent is recorded by further checkpoints, until the shard is released; its next
-    /// owner tells of the rest.
+    /// owner suppresses and reports the rest.
     case cancelled
-    /// It was another session's, or known by now: nothing was changed.
+    /// Another session owned it, or it was stored already: nothing was changed.
     case anothers
-    /// It names a subject that was erased meanwhile: nothing of it is kept.
+    /// It names a subject that was erased in the meantime: nothing of it is stored.
     case erased
 }
 
-/// The form in which something is kept.
+/// The form in which something is stored.
 package enum LedgerForm: Sendable, Equatable {
     /// Push and deliveries are one row of `event_pushes`.
     case row
@@ -79,20 +81,21 @@ package enum LedgerForm: Sendable, Equatable {
     case rows
     /// A part of a row of `delivery_chunks`.
     case chunk
-    /// Its row is there.
+    /// It has a row already.
     case updateRow
 }
 
 extension PushLedger {
-    /// The form of a push of the fast path: one row if all of it has ended, its own where HTTP accepted it.
+    /// Returns the form of a push of the fast path: one row if all of it has ended, its own if HTTP
+    /// accepted it.
     static func form(of push: SentPush) -> LedgerForm {
         guard push.deliveries.allSatisfy({ $0.end?.outcome != nil }) else { return .rows }
         return push.hasRow ? .packed : .row
     }
 
-    /// The form of a delivery: a chunk's if it went well and there is nothing else to say of it. The
-    /// members of a device-local push are rows, as one that moves from one time zone to another
-    /// meanwhile is looked for among them. `shard` is `nil` if it is a row already.
+    /// Returns the form of a delivery: a chunk's if it was delivered and has no other details. The
+    /// members of a device-local push are rows, as one that moves from one time zone to another in the
+    /// meantime is looked up among them. `shard` is `nil` if it is a row already.
     static func form(of record: DeliveryRecord, in shard: ClaimedShard?) -> LedgerForm {
         guard let shard else { return .updateRow }
         let isPlain = record.end?.decision == .settle(.delivered) && record.end?.reason == nil

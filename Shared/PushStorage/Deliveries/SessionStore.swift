@@ -1,24 +1,25 @@
 import Postgres
 import PushCore
+import Storage
 
-/// The dispatchers' sessions. A session's id is never used again, and every write to a delivery
-/// names it: a dispatcher that stalled past its lease finds that it owns nothing.
+/// The dispatchers' sessions. A session's id is never used again, and every write to a delivery names
+/// it: a dispatcher that stalled past its lease finds that it owns nothing.
 ///
-/// A session ends when its row goes; what it owned then is given back in portions, each in a
-/// transaction of its own, by whoever comes to it: nothing here waits for a row that is locked, or
-/// the locks of one that was stopped in the middle of a transaction would hold up all others.
+/// A session ends when its row is deleted; any replica then releases what it owned in batches, each in
+/// a transaction of its own. Nothing here waits for a row that is locked, or the locks of a dispatcher
+/// that was stopped in the middle of a transaction would block all others.
 package struct SessionStore: Sendable {
     let database: Database
 
     /// How long a session lives without a heartbeat.
     package static let leaseSeconds = 10
-    /// Rows that are given back in one transaction.
+    /// The rows that are released in one transaction.
     private static let portion = 2000
 
     /// - Parameters:
-    ///   - name: Whose it is, for people.
-    ///   - connections: The application name of its process' connections, and of no other's: they
-    ///     are ended with it.
+    ///   - name: The name of its dispatcher, for people.
+    ///   - connections: The application name of only this process' connections: they are ended with the
+    ///     session.
     /// - Returns: The session's id.
     /// - Throws: `StorageError`.
     package func open(name: String, connections: String? = nil) async throws -> Int {
@@ -31,12 +32,12 @@ package struct SessionStore: Sendable {
             [.text(name), .integer(Self.leaseSeconds), .optional(text: connections)]
         )
         guard let row = result.first else {
-            throw StorageError(.corrupt, "a session was not kept")
+            throw StorageError(.corrupt, "a session was not stored")
         }
         return try row.integer("id")
     }
 
-    /// - Returns: False where the session is gone: another dispatcher took it for dead.
+    /// - Returns: Whether the session still exists; false if another dispatcher has reaped it.
     package func heartbeat(_ session: Int) async throws -> Bool {
         try await database.executeMeasuring(
             """
@@ -47,8 +48,8 @@ package struct SessionStore: Sendable {
         ).affectedRows == 1
     }
 
-    /// Ends a session, so that nothing is written in its name any more. What it owned is for
-    /// `release`.
+    /// Ends a session, so that nothing is written in its name any more. `release` releases what it
+    /// owned.
     package func end(_ session: Int) async throws {
         _ = try await database.execute(
             "DELETE FROM dispatchers WHERE id = $1",
@@ -56,26 +57,26 @@ package struct SessionStore: Sendable {
         )
     }
 
-    /// Ends a session and gives what it held back.
+    /// Ends a session and releases what it owned.
     package func close(_ session: Int) async throws {
         try await end(session)
         _ = try await release([session])
     }
 
-    /// Ends the sessions whose lease is over and gives what they held back, and what is held by
-    /// sessions that are gone. Any replica may call it, as often as it likes.
+    /// Ends expired sessions and releases what they owned, and what sessions that no longer exist own.
+    /// Any replica may call it at any time.
     ///
-    /// - Returns: How many sessions ended, and how many deliveries were given back.
+    /// - Returns: How many sessions ended, and how many deliveries were released.
     package func reap() async throws -> (sessions: Int, deliveries: Int) {
         let ended = try await endExpired()
         let released = try await release(Array(Set(ended + orphaners())))
         return (ended.count, released.deliveries)
     }
 
-    /// Ends the sessions whose lease is over, but for those whose row somebody holds: theirs is the
-    /// next round's. The connections of a process that has no session any more are ended too. It may
-    /// be stopped in the middle of a transaction, which holds on to its session and to other rows; and
-    /// while a COPY waits for its client the server heeds no limit of time.
+    /// Ends expired sessions, except those whose row is locked: the next round ends them. It also
+    /// terminates the connections of a process that has no live session any more. The process may be
+    /// stopped in the middle of a transaction, which keeps its session's row and others locked; and
+    /// while a COPY waits for its client the server applies no timeout.
     package func endExpired() async throws -> [Int] {
         let expired = try await database.execute(
             "SELECT EXISTS (SELECT FROM dispatchers WHERE lease_until < clock_timestamp()) AS some"
@@ -100,10 +101,11 @@ package struct SessionStore: Sendable {
         ).rows.map { try $0.integer("id") }
     }
 
-    /// Sessions that own something although they are gone: whoever ended them was ended himself
-    /// before he had given everything back, or knew less of what a session may own.
+    /// Returns sessions that own something although they do not exist: the process that ended them
+    /// stopped before it had released everything, or was of a version that knew less of what a session
+    /// may own.
     package func orphaners() async throws -> [Int] {
-        // Each step is one look at an index, however much an owner has.
+        // Each step is one index lookup, however much an owner has.
         let owners = ["deliveries", "shards", "pushes"].map { table in
             let column = table == "pushes" ? "planner" : "owner"
             let condition = table == "deliveries" ? "state = \(DeliveryState.pending.sql) AND " : ""
@@ -127,10 +129,10 @@ package struct SessionStore: Sendable {
         ).rows.map { try $0.integer("id") }
     }
 
-    /// Gives back what sessions that have ended owned, but for the rows that are locked.
+    /// Releases what ended sessions owned, except the rows that are locked.
     ///
-    /// The sessions are named, not found by their absence: a row that another claims in between has
-    /// an owner whom an older snapshot does not know.
+    /// The sessions are named, not found by their absence: a row that another session claims in between
+    /// has an owner that an older snapshot does not contain.
     ///
     /// - Returns: How many deliveries, and whether nothing is left.
     package func release(_ ended: [Int]) async throws -> (deliveries: Int, isAll: Bool) {
@@ -159,7 +161,7 @@ package struct SessionStore: Sendable {
         return (deliveries, try left.first?.boolean("some") == false)
     }
 
-    /// How many sessions are alive.
+    /// Returns how many sessions are alive.
     package func count() async throws -> Int {
         try await database.execute(
             "SELECT count(*) AS count FROM dispatchers WHERE lease_until >= clock_timestamp()"
@@ -175,7 +177,7 @@ package struct SessionStore: Sendable {
             FROM found f WHERE s.push_id = f.push_id AND s.shard = f.shard
             RETURNING s.finished
         ), told AS (
-            SELECT pg_notify('\(StorageChannel.shards.rawValue)', '')
+            SELECT pg_notify('\(NotifyChannel.shards.rawValue)', '')
             FROM freed WHERE NOT finished LIMIT 1
         )
         SELECT count(*) AS released, (SELECT count(*) FROM told) AS told FROM freed
@@ -207,14 +209,14 @@ package struct SessionStore: Sendable {
         SELECT count(*) AS released FROM freed
         """
 
-    /// Holds on to a session's row until the transaction ends, so that what it writes is seen by
-    /// whoever ends the session.
+    /// Locks a session's row until the transaction ends, so that the process that ends the session sees
+    /// its writes.
     static func hold(_ session: Int, _ transaction: PostgresTransaction) async throws {
         let found = try await transaction.execute(holdSQL, [.integer(session)])
         guard !found.isEmpty else { throw StorageError.sessionLost }
     }
 
-    /// That, and `IndexPlan`, in one round trip.
+    /// Does the same, after `IndexPlan`, in one round trip.
     static func holdByIndex(_ session: Int, _ transaction: PostgresTransaction) async throws {
         let found = try await transaction.pipeline([
             (IndexPlan.sql, []), (holdSQL, [.integer(session)]),

@@ -1,4 +1,5 @@
 package import PushCore
+import Storage
 
 /// A shard of a broadcast that a session has to send: the installations of an audience behind one
 /// object id up to another. Members up to `cursor` are recorded; the others have no row yet.
@@ -8,39 +9,41 @@ package struct ClaimedShard: Sendable, Equatable {
     package var app: String
     /// The push's day in UTC, `YYYY-MM-DD`.
     package var day: String
-    /// Everything up to it is recorded; `nil`: nothing is.
+    /// The object id up to which all members are recorded; `nil` if none is.
     package var cursor: String?
-    /// Inclusive; `nil`: no bound.
+    /// Inclusive; `nil` if there is no bound.
     package var upperID: String?
     /// Members, as planned and corrected since.
     package var expected: Int
     package var recorded: Int
-    /// The push's.
+    /// The push's lane.
     package var lane: Int
-    /// When nobody wants it any more: the push's, or of a device-local push its members' own.
+    /// The time at which its deliveries expire: the push's, or for a device-local push its members'
+    /// own.
     package var expiresAt: Instant?
-    /// When its members were first due: the push's own, or of a device-local push theirs.
+    /// The time at which its members were first due: the push's own, or for a device-local push theirs.
     package var createdAt: Instant
 
-    /// Exclusive; empty: no bound.
+    /// Exclusive; empty if there is no bound.
     var lowerID: String
-    /// Whether the audience is found by its channels, and not by reading all of the app's.
+    /// Whether the audience is found by its channels, without reading all of the app's installations.
     var isSparse: Bool
-    /// Whether its members were chosen when it was cut: the push has a condition.
+    /// Whether its members were chosen when it was cut, because the push has a condition or names
+    /// devices.
     var isChosen = false
-    /// The time zones of its members, where the push is device-local; `nil`: all.
+    /// The time zones of its members, if the push is device-local; `nil` for all.
     var zones: ZoneFilter?
-    /// What decides for the installations that do not name their APNs environment.
+    /// The environment for installations that do not name their APNs environment.
     var environment: PushEnvironment
-    /// Microseconds since 1970: an installation created later is no member.
+    /// Microseconds since 1970: an installation created later is not a member.
     var plannedUntil: Int64
     var selectors: PushRequest.Selectors
-    /// What the push has placeholders for.
+    /// The fields of the push's placeholders.
     var templateFields: [String] = []
-    /// What the push does to its members' badges.
+    /// The push's changes of its members' badges.
     var badgeChanges: [Platform: BadgeChange] = [:]
 
-    /// The push was cancelled: its members are read to tell of each that nobody sent to it.
+    /// Whether the push was cancelled: its members are read to report each that was not sent to.
     package var isCancelled = false
 
     /// Whether each page must be prepared before it is sent.
@@ -48,7 +51,7 @@ package struct ClaimedShard: Sendable, Equatable {
 }
 
 extension ClaimedShard {
-    /// Everyone of an app: for tests of what works on a shard without a database.
+    /// Creates a shard of all devices of an app, for tests that use a shard without a database.
     package init(
         pushID: String,
         shard: Int,
@@ -86,7 +89,7 @@ extension ClaimedShard {
 /// Members of a shard, in the order of their object ids.
 package struct ShardPage: Sendable {
     package var members: [Delivery]
-    /// Nobody is behind them.
+    /// Whether there are no members behind them.
     package var isLast: Bool
 
     package init(members: [Delivery], isLast: Bool) {
@@ -95,22 +98,24 @@ package struct ShardPage: Sendable {
     }
 }
 
-/// One member of a shard. A reference: a delivery is a dozen texts, which each copy would count.
+/// One member of a shard. A class, because a delivery has a dozen strings, which each copy would
+/// retain.
 package final class ShardMember: Sendable {
     package let delivery: Delivery
 
     package init(_ delivery: Delivery) { self.delivery = delivery }
 }
 
-/// What became of the members of a shard from the last checkpoint up to this one.
+/// The deliveries of a shard's members from the last checkpoint up to this one.
 package struct ShardCheckpoint: Sendable {
-    /// Everything up to it is recorded now; `nil`: it does not move, and there are no records.
+    /// The object id up to which all is recorded now; `nil` if it does not move, and there are no
+    /// records.
     package var cursor: String?
-    /// One of each member behind the last cursor, up to this one, in any order. What lies up to the
-    /// last cursor is left out: a checkpoint whose answer was lost may be made again, and may be
+    /// One record of each member behind the last cursor, up to this one, in any order. Records up to
+    /// the last cursor are left out: a checkpoint whose reply was lost may be written again, and may be
     /// larger then.
     package var records: [DeliveryRecord]
-    /// Nobody is behind the cursor: the shard is over.
+    /// Whether there are no members behind the cursor: the shard has ended.
     package var isFinished: Bool
 
     package init(cursor: String?, records: [DeliveryRecord], isFinished: Bool) {
@@ -120,13 +125,13 @@ package struct ShardCheckpoint: Sendable {
     }
 }
 
-/// The books of one shard. Pure: no clock, no I/O.
+/// The counters of one shard. Pure: no clock, no I/O.
 struct ShardBooks: Equatable, Sendable {
     /// Members, in all.
     private(set) var expected: Int
-    /// Those that have a row.
+    /// The members that have a row.
     private(set) var recorded: Int
-    /// Those that never will, as the push was cancelled.
+    /// The members that will never have one, as the push was cancelled.
     private(set) var cancelled: Int
     private(set) var isFinished: Bool
 
@@ -140,8 +145,8 @@ struct ShardBooks: Equatable, Sendable {
     /// Members that are pending without a row.
     var unrecorded: Int { isFinished ? 0 : expected - recorded }
 
-    /// Rows were written. There may be more than planned: an installation may have joined a channel
-    /// meanwhile. Behind a cancellation they are taken from those that it counted.
+    /// Counts rows that were written. There may be more than planned: an installation may have joined a
+    /// channel in the meantime. After a cancellation they are subtracted from those that it counted.
     mutating func record(_ count: Int) {
         recorded += count
         if isFinished {
@@ -152,7 +157,8 @@ struct ShardBooks: Equatable, Sendable {
         }
     }
 
-    /// Nobody is left. There may be fewer than planned: deleted, or gone from the channel.
+    /// Ends the shard: no member is left. There may be fewer than planned: deleted, or no longer in the
+    /// channel.
     mutating func finish() {
         if isFinished { return }
         expected = recorded

@@ -1,18 +1,19 @@
 import Postgres
 import PushCore
+import Storage
 
 extension ShardStore {
     /// Raises the badges of a page's members before any of them is sent to, and marks the shard as
-    /// prepared up to the last of them, in one transaction: who goes on where another stopped sends
-    /// the badges as they are stored, and raises none twice.
+    /// prepared up to the last of them, in one transaction: the next owner of the shard sends the
+    /// badges as they are stored, and raises none twice.
     ///
     /// - Parameters:
-    ///   - session: Owns the shard.
-    ///   - shard: Whose page it is.
-    ///   - page: As `page` read it; pages of a shard are prepared in their order.
-    /// - Returns: The page with the badges to send; as it is where the push raises none.
-    /// - Throws: `StorageError` of kind `sessionLost` where the shard is not this session's; then no
-    ///   badge was raised.
+    ///   - session: The session that owns the shard.
+    ///   - shard: The page's shard.
+    ///   - page: The page as `page` read it; pages of a shard are prepared in their order.
+    /// - Returns: The page with the badges to send; unchanged if the push raises none.
+    /// - Throws: `StorageError` of kind `sessionLost` if the shard is not this session's; then no badge
+    ///   was raised.
     package func prepare(
         session: Int,
         _ shard: ClaimedShard,
@@ -36,7 +37,7 @@ extension ShardStore {
                     BadgeStore.Raise(
                         key: member.key,
                         app: member.app,
-                        // What is prepared is only looked up.
+                        // The badges of prepared members are only read.
                         change: member.target > prepared ? change : BadgeChange(amount: 0)
                     )
                 }

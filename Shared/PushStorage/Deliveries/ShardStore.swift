@@ -1,30 +1,36 @@
+import InstallationStorage
 import JSON
 import Postgres
 package import PushCore
+import Storage
 
-/// The shards of broadcasts: claiming, reading, giving back. What becomes of their members is in
-/// `PushLedger+Members.swift`, how they are cut in `Planning/`.
+/// The shards of broadcasts: claiming, reading, releasing. `PushLedger+Members.swift` records their
+/// members, `Planning/` cuts them.
 ///
-/// A shard's owner is a dispatcher's session, its epoch: a checkpoint names it, and one that stalled
-/// past its lease finds that the shard is another's. So a member is sent to again only if it lies
-/// behind the last checkpoint of an owner that died (promise 3).
+/// A shard's owner is a dispatcher's session, its epoch: a checkpoint names it, and a session that
+/// stalled past its lease finds that another owns the shard. So a member is sent to again only if it
+/// lies behind the last checkpoint of an owner that died (promise 3).
 package struct ShardStore: Sendable {
     let database: Database
 
-    /// Takes shards that are due, fairly between apps: each goes to the app of which this session
+    /// Claims shards that are due, fairly between apps: each goes to the app of which this session
     /// holds fewest, then to the oldest push.
     ///
     /// - Parameters:
-    ///   - session: Whose they become.
+    ///   - session: The session that claims them.
+    ///   - lane: Their lane.
     ///   - limit: 1...1000 shards.
     ///   - holding: How many shards of each app the session holds already.
-    ///   - includesPaced: Whether those of pushes with a pace are taken too.
-    /// - Returns: Those that are this session's now; empty when nothing is due.
+    ///   - most: How many of one app it may hold.
+    ///   - includesPaced: Whether shards of pushes with a pace are claimed too.
+    /// - Returns: The claimed shards; empty when nothing is due.
     /// - Throws: `StorageError` of kind `sessionLost`.
     package func claim(
         session: Int,
+        lane: Lane = .broadcast,
         limit: Int,
         holding: [String: Int],
+        most: Int = 1000,
         includesPaced: Bool = true
     ) async throws -> [ClaimedShard] {
         let limit = min(max(limit, 1), 1000)
@@ -32,12 +38,12 @@ package struct ShardStore: Sendable {
         return try await database.transaction { transaction in
             try await SessionStore.holdByIndex(session, transaction)
             let taken = try await transaction.execute(
-                Self.claimSQL,
+                lane == .direct ? Self.directClaimSQL : Self.broadcastClaimSQL,
                 [
                     .integer(session), .textArray(apps),
                     .integerArray(apps.map { holding[$0] ?? 0 }), .integer(limit),
-                    // Others may be taking the same ones.
-                    .integer(limit * 4), .boolean(includesPaced),
+                    // Other sessions may be claiming the same ones.
+                    .integer(limit * 4), .boolean(includesPaced), .integer(most),
                 ]
             )
             guard !taken.isEmpty else { return [] }
@@ -58,8 +64,8 @@ package struct ShardStore: Sendable {
         }
     }
 
-    /// Shards that were just taken, and ended with their push: nobody works on them, and whoever waits until
-    /// nobody sends (`AppStore.delete`) would wait for the session.
+    /// Releases shards that were just claimed and have ended with their push: no task works on them,
+    /// and `AppStore.delete`, which waits until nothing is sent, would wait for the session.
     private static func letGo(
         _ shards: [(pushID: String, shard: Int)],
         session: Int,
@@ -78,11 +84,11 @@ package struct ShardStore: Sendable {
         )
     }
 
-    /// The next members of a shard.
+    /// Reads the next members of a shard.
     ///
     /// - Parameters:
-    ///   - shard: Which shard.
-    ///   - after: The last object id that was read; `nil`: from the shard's cursor on.
+    ///   - shard: The shard.
+    ///   - after: The last object id that was read; `nil` to begin at the shard's cursor.
     ///   - limit: 1...50,000 members.
     /// - Returns: At most `limit` members, in the order of their object ids.
     /// - Throws: `StorageError`.
@@ -108,7 +114,7 @@ package struct ShardStore: Sendable {
         var members: [Delivery] = []
         members.reserveCapacity(rows.count)
         for row in rows { members.append(try Self.member(row, of: shard)) }
-        // Looked up in their order; but the cursor stands on it.
+        // They were looked up in their order; but the cursor depends on it.
         if shard.isChosen { members.sort { $0.key.target < $1.key.target } }
         let isLast =
             members.count < limit
@@ -116,12 +122,12 @@ package struct ShardStore: Sendable {
         return ShardPage(members: members, isLast: isLast)
     }
 
-    /// Hands shards back. Those that are not this session's are left alone.
+    /// Releases shards. Shards that are not this session's are left alone.
     ///
     /// - Parameters:
-    ///   - session: Whose they were.
-    ///   - shards: Which shards.
-    ///   - dueAt: When somebody may take them again; `nil`: at once.
+    ///   - session: The session that owns them.
+    ///   - shards: The shards.
+    ///   - dueAt: When they are due again; `nil` for at once.
     /// - Throws: `StorageError`.
     package func release(
         session: Int,
@@ -141,7 +147,7 @@ package struct ShardStore: Sendable {
                 FROM found f WHERE s.push_id = f.push_id AND s.shard = f.shard
                 RETURNING s.finished
             )
-            SELECT pg_notify('\(StorageChannel.shards.rawValue)', '')
+            SELECT pg_notify('\(NotifyChannel.shards.rawValue)', '')
             FROM freed WHERE NOT finished AND $4::timestamptz IS NULL LIMIT 1
             """,
             [
@@ -152,34 +158,41 @@ package struct ShardStore: Sendable {
         )
     }
 
-    /// Hands back what a session does not know of: the answer to a claim was lost, and there may be
-    /// shards that nobody works on.
+    /// Releases strays: the reply to a claim was lost, and there may be shards that no task works on.
     ///
     /// - Parameters:
-    ///   - session: Whose they are.
-    ///   - known: Those that are worked on.
-    /// - Returns: How many went back.
+    ///   - session: The session that owns them.
+    ///   - lane: Their lane.
+    ///   - known: The shards that a task works on.
+    /// - Returns: How many were released.
     /// - Throws: `StorageError`.
     @discardableResult
-    package func releaseAll(session: Int, but known: [ClaimedShard]) async throws -> Int {
+    package func releaseAll(
+        session: Int,
+        lane: Lane = .broadcast,
+        but known: [ClaimedShard]
+    ) async throws -> Int {
         try await database.execute(
             """
             UPDATE shards s SET owner = NULL, updated_at = now()
-            WHERE s.owner = $1 AND NOT EXISTS (
+            WHERE s.owner = $1 AND (s.lane = 0) = $4 AND NOT EXISTS (
                 SELECT FROM unnest($2::uuid[], $3::integer[]) AS i(push_id, shard)
                 WHERE i.push_id = s.push_id AND i.shard = s.shard)
             """,
             [
                 .integer(session), .uuidArray(known.map(\.pushID)),
-                .integerArray(known.map(\.shard)),
+                .integerArray(known.map(\.shard)), .boolean(lane == .direct),
             ]
         ).affectedRows
     }
 
-    /// When the next shard that nobody owns is due.
-    package func nextDue() async throws -> Instant? {
+    /// Returns when the next shard of a lane without an owner is due.
+    package func nextDue(in lane: Lane = .broadcast) async throws -> Instant? {
         try await database.execute(
-            "SELECT min(due_at) AS due FROM shards WHERE NOT finished AND owner IS NULL"
+            """
+            SELECT min(due_at) AS due FROM shards
+            WHERE NOT finished AND owner IS NULL AND \(Self.isOf(lane, "shards"))
+            """
         ).first?.instantOrNil("due")
     }
 }
@@ -187,25 +200,35 @@ package struct ShardStore: Sendable {
 // MARK: Claiming
 
 extension ShardStore {
-    // A push with a pace has one shard sent at a time, the first that is due, so that one process
-    // keeps its pace.
+    // A push with a pace has one shard sent at a time, the first that is due, so that one process keeps
+    // its pace.
     private static let isHeldBackByPace = """
         (s.is_paced AND EXISTS (SELECT FROM shards o
             WHERE o.push_id = s.push_id AND o.shard <> s.shard AND NOT o.finished
                 AND (o.owner IS NOT NULL OR o.shard < s.shard AND o.due_at <= now())))
         """
 
-    // Apps are found one by one in the index, so that one with ten thousand shards hides nobody's.
-    // Candidates are looked at again by their primary key, as another may have them by then; hence
-    // "IS FALSE", which keeps the partial indexes out of it. A shard that a dispatcher of an older
-    // version cut was not told when its members are due first: nobody has claimed it, so it is when
-    // the shard is.
-    private static let claimSQL = """
+    private static let directClaimSQL = claimSQL(of: .direct)
+    private static let broadcastClaimSQL = claimSQL(of: .broadcast)
+
+    /// Returns the condition with a literal, as partial indexes have it in theirs.
+    private static func isOf(_ lane: Lane, _ row: String) -> String {
+        lane == .direct ? "\(row).lane = 0" : "\(row).lane > 0"
+    }
+
+    // Apps are found one by one in the index, so that an app with ten thousand shards does not hide
+    // others. Candidates are checked again by their primary key, as another session may have claimed
+    // them by then; hence "IS FALSE", which keeps the partial indexes out of it. A shard that a
+    // dispatcher of an older version cut has no time when its members are first due: as it was not
+    // claimed before, that is when the shard is due.
+    private static func claimSQL(of lane: Lane) -> String {
+        """
         WITH RECURSIVE apps AS (
-            (SELECT app FROM shards WHERE NOT finished AND owner IS NULL ORDER BY app LIMIT 1)
+            (SELECT s.app FROM shards s WHERE NOT s.finished AND s.owner IS NULL
+                AND \(isOf(lane, "s")) ORDER BY s.app LIMIT 1)
             UNION ALL
             SELECT (SELECT s.app FROM shards s
-                WHERE NOT s.finished AND s.owner IS NULL AND s.app > a.app
+                WHERE NOT s.finished AND s.owner IS NULL AND \(isOf(lane, "s")) AND s.app > a.app
                 ORDER BY s.app LIMIT 1)
             FROM apps a WHERE a.app IS NOT NULL
         ), candidates AS (
@@ -217,13 +240,13 @@ extension ShardStore {
             CROSS JOIN LATERAL (
                 SELECT s.push_id, s.shard, s.pushed_at FROM shards s
                 WHERE s.app = a.app AND NOT s.finished AND s.owner IS NULL AND s.due_at <= now()
-                    AND ($6 OR NOT s.is_paced) AND NOT \(isHeldBackByPace)
+                    AND \(isOf(lane, "s")) AND ($6 OR NOT s.is_paced) AND NOT \(isHeldBackByPace)
                 ORDER BY s.pushed_at, s.push_id, s.shard LIMIT $5) c
             WHERE a.app IS NOT NULL
         ), taken AS (
             SELECT s.push_id, s.shard FROM candidates c
             JOIN shards s ON s.push_id = c.push_id AND s.shard = c.shard
-            WHERE (s.finished OR s.owner IS NOT NULL) IS FALSE
+            WHERE (s.finished OR s.owner IS NOT NULL) IS FALSE AND c.place <= $7
             ORDER BY c.place, c.pushed_at, c.push_id, c.shard LIMIT $4
             FOR UPDATE OF s SKIP LOCKED
         )
@@ -235,6 +258,7 @@ extension ShardStore {
             s.is_sparse, s.members IS NOT NULL AS is_chosen, s.zones, s.zones_excluded, s.cursor,
             s.expected, s.recorded, s.created_at, s.expires_at
         """
+    }
 
     private struct Push {
         let id: String
@@ -249,8 +273,8 @@ extension ShardStore {
         let isCancelled: Bool
     }
 
-    /// What the shards of these pushes share. Those of a push that failed, or cannot be read, are ended
-    /// here.
+    /// Returns the values that all shards of a push share. Shards of a push that failed, or cannot be
+    /// read, are ended here.
     private static func pushes(
         _ ids: Set<String>,
         _ transaction: PostgresTransaction
@@ -273,7 +297,7 @@ extension ShardStore {
             guard let push = try? PlanningPush(row),
                 let selectors = push.request.audience.selectors
             else {
-                // Left alone they would stand before all others for ever.
+                // Left alone they would stay ahead of all others for ever.
                 _ = try await PushBooks.fail(
                     id,
                     error: "its request cannot be read",
@@ -302,8 +326,8 @@ extension ShardStore {
     private static func shard(_ row: PostgresRow, of push: Push) throws -> ClaimedShard {
         let zones = try row.textArrayOrNil("zones")
         let isExclusion = try row.boolean("zones_excluded")
-        // A device-local push was released up to 26 hours before its last devices are due. When its
-        // shard was first, and not when it is: that moves with each give-back.
+        // A device-local push was released up to 26 hours before its last devices are due. The time
+        // when its shard was first due, not its present `due_at`: that moves with each release.
         let createdAt =
             zones == nil ? push.createdAt : max(push.createdAt, try row.instant("created_at"))
         return ClaimedShard(
@@ -335,7 +359,7 @@ extension ShardStore {
 // MARK: Reading
 
 extension ShardStore {
-    /// What all members share is not asked for.
+    /// Returns the query of a page; values that all members share are not in it.
     private static func pageSQL(
         _ shard: ClaimedShard,
         _ parameters: inout [PostgresValue]
@@ -347,7 +371,7 @@ extension ShardStore {
         }
         if let zones = shard.zones {
             conditions += zones.condition(&parameters)
-            // Who has moved here from another zone may have got it there.
+            // A device that has moved here from another zone may have got it there.
             parameters += [.text(shard.day), .uuid(shard.pushID)]
             conditions += """
                  AND NOT EXISTS (SELECT FROM deliveries d
@@ -374,24 +398,33 @@ extension ShardStore {
             """
     }
 
-    /// The members were chosen when the shard was cut; they are looked up one by one, in their order:
-    /// neither the order nor the way may be the planner's choice, which a new app's devices mislead.
+    /// Returns the query of a page of a chosen shard: the members are looked up one by one, in their
+    /// order. Neither the order nor the access path may be the planner's choice, which a new app's
+    /// devices mislead. Of devices that were named, one that cannot be sent to is a member too, with
+    /// the reason.
     private static func chosenPageSQL(
         _ shard: ClaimedShard,
         _ parameters: inout [PostgresValue]
     ) -> String {
         parameters += [.uuid(shard.pushID), .integer(shard.shard)]
         let last = parameters.count
+        let isNamed = shard.lane == 0
+        let columns = memberColumns(shard, &parameters)
         return """
             WITH chosen AS MATERIALIZED (
                 SELECT s.app, m.id FROM shards s CROSS JOIN LATERAL unnest(s.members) AS m(id)
                 WHERE s.push_id = $\(last - 1) AND s.shard = $\(last) AND s.app = $1 AND m.id > $2
             )
-            SELECT \(memberColumns(shard, &parameters))
+            SELECT \(columns), \(isNamed ? "n.suppression" : "NULL") AS suppression
             FROM chosen c CROSS JOIN LATERAL (
-                SELECT * FROM installations i
+                SELECT i.object_id, i.provider, i.environment, i.locale, i.apns_topic, i.app,
+                    i.created_at, i.fields, i.device_type, i.installation_id, i.vendor,
+                    i.device_profile, i.time_zone, i.badge, i.identity, i.channels, i.valid,
+                    \(DirectRows.reach(of: "i"))
+                FROM installations i
                 WHERE i.app = c.app AND i.object_id = c.id OFFSET 0) n
-            WHERE n.valid AND n.token IS NOT NULL AND n.created_at <= $3 LIMIT $4
+            WHERE n.provider IS NOT NULL AND \(isNamed ? "true" : "n.suppression IS NULL")
+                AND n.created_at <= $3 LIMIT $4
             """
     }
 
@@ -436,7 +469,9 @@ extension ShardStore {
             unanswered: 0,
             expiresAt: shard.expiresAt,
             createdAt: shard.createdAt,
-            suppression: shard.isCancelled ? Delivery.cancelledReason : nil,
+            suppression: shard.isCancelled
+                ? Delivery.cancelledReason
+                : shard.isChosen ? try row.textOrNil("suppression") : nil,
             values: shard.templateFields.isEmpty ? nil : try row.jsonOrNil(6)?.object
         )
     }

@@ -1,23 +1,24 @@
 import Postgres
+import Storage
 
-/// Where a page of an audience begins.
+/// The place in an audience where a page begins, and its bounds.
 struct PageStart {
     let cursor: String?
     /// Microseconds since 1970.
     let plannedUntil: Int64
     let limit: Int
-    /// The last id that is looked at; `nil`: there is no such.
+    /// The last id of the page; `nil` if it has no upper bound.
     var end: String?
 
-    /// What holds of an installation `n` up to there.
+    /// Returns the condition that an installation `n` is not behind `end`.
     func bound(_ parameters: inout [PostgresValue]) -> String {
         guard let end else { return "" }
         parameters.append(.text(end))
         return " AND n.object_id <= $\(parameters.count)"
     }
 
-    /// Where a page of so many of the app's installations ends: the primary key alone is asked. `nil`: it
-    /// takes all that are left.
+    /// Returns the id at which a page of so many of the app's installations ends, from the primary key
+    /// alone; `nil` if the page takes all that are left.
     func pageEnd(
         of app: String,
         installations: Int,
@@ -33,13 +34,13 @@ struct PageStart {
     }
 }
 
-/// What a page of an audience came to.
+/// The result of planning one page of an audience.
 struct AudiencePage {
     /// Shards of a page.
     static let shardsAtOnce = 10
 
     var inserted = 0
     var shards = 0
-    /// Where the next page begins; `nil`: there is none.
+    /// The place where the next page begins; `nil` if this was the last one.
     var cursor: String?
 }

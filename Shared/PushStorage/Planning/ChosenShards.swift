@@ -1,22 +1,24 @@
+import InstallationStorage
 import Postgres
 import PushCore
+import Storage
 
-/// Cutting a broadcast that has a condition, or goes to the devices of an identity that has so many.
+/// Cuts a broadcast that has a condition, or that goes to an identity with too many devices.
 ///
-/// Its members are chosen here, once, and their object ids are written into the shards: what a
-/// condition asks for may change while the push is sent, at times by the push itself (a badge, the
-/// time of the last opening), and asking again could cost more than sending. So a field, or an
-/// identity, that changes after its page was planned changes nothing; a device that is gone or
-/// invalid by its turn is left out as ever.
+/// Its members are chosen here, once, and their object ids are stored in the shards: the fields of a
+/// condition may change while the push is sent, at times by the push itself (a badge, the time of the
+/// last opening), and evaluating it again could cost more than sending. So a field, or an identity,
+/// that changes after its page was planned changes nothing; a device that is deleted or invalid by its
+/// turn is left out as usual.
 ///
-/// A condition that an index serves and few meet is asked of the whole app at once. Any other is
-/// asked page by page, of so many installations at a time, in the order of the object ids: no
-/// statement grows with the app.
+/// A condition that an index serves and few devices meet is evaluated for the whole app at once. Any
+/// other is evaluated page by page, for so many installations at a time, in the order of the object
+/// ids: no statement grows with the app.
 enum ChosenShards {
-    /// The next members of an audience, in shards of at most `size`; the cursor is the last id that
-    /// was looked at.
+    /// Writes the next shards of an audience, of at most `size` members; the cursor is the last id that
+    /// was read.
     ///
-    /// - Throws: `WhereError` for a condition over what is not kept.
+    /// - Throws: `WhereError` for a condition on a field that is not stored.
     static func page(
         _ push: PlanningPush,
         _ selectors: PushRequest.Selectors,
@@ -48,17 +50,17 @@ enum ChosenShards {
         return page
     }
 
-    /// Which installations are asked.
+    /// The selection of installations.
     private struct Choice {
         let push: PlanningPush
         let selectors: PushRequest.Selectors
         var start: PageStart
         let size: Int
         let zones: ZoneTimes?
-        /// Nothing is written where more than so many are found.
+        /// The number of matches above which nothing is written.
         var limit: Int?
 
-        /// What an installation `n` has to fulfil.
+        /// Returns the condition that a selected installation `n` meets.
         func conditions(_ parameters: inout [PostgresValue]) throws(WhereError) -> String {
             parameters = [
                 .text(push.app), .timestamp(start.plannedUntil), .text(start.cursor ?? ""),
@@ -71,8 +73,8 @@ enum ChosenShards {
         }
     }
 
-    /// Whether the planner knows a way to those that meet the condition which is shorter than
-    /// reading all of the app's.
+    /// Whether the planner's cost of the condition is less than that of reading all of the app's
+    /// installations.
     private static func isIndexed(
         _ choice: Choice,
         _ transaction: PostgresTransaction
@@ -99,7 +101,7 @@ enum ChosenShards {
         return some.cost < all.cost
     }
 
-    /// Writes the shards of those that are chosen.
+    /// Writes the shards of the chosen installations.
     ///
     /// - Returns: How many were found, at most one beyond the limit; and what was written.
     private static func insert(
@@ -164,7 +166,7 @@ enum ChosenShards {
                     SELECT (SELECT count(*) FROM chosen) AS found,
                         count(*) AS shards, coalesce(sum(expected), 0) AS members FROM inserted
                     """, parameters
-                ), ("SELECT pg_notify('\(StorageChannel.shards.rawValue)', '')", []),
+                ), ("SELECT pg_notify('\(NotifyChannel.shards.rawValue)', '')", []),
             ],
             isPrepared: false
         )

@@ -1,11 +1,13 @@
+import InstallationStorage
 import Postgres
 import PushCore
+import Storage
 
-/// Cutting a device-local broadcast: a shard is due when the clocks of its members show the time.
+/// Cuts a device-local broadcast: a shard is due when the clocks of its members show the time.
 extension CutShards {
-    /// As the other, but the members of a page are told apart by when they are due. A device is asked for
-    /// its zone here, and again when its shard is sent: one that has moved between two zones gets the
-    /// push in the new one, if the time is still to come there.
+    /// Writes the next shards like the other `page`, but divides the members of a page by when they are
+    /// due. A device's zone is read here, and again when its shard is sent: one that has moved between
+    /// two zones gets the push in the new one, if the time is still to come there.
     static func page(
         _ push: PlanningPush,
         _ selectors: PushRequest.Selectors,
@@ -55,7 +57,7 @@ extension CutShards {
         for row in rows {
             let due = try row.instant("due")
             let previous = shards.last.flatMap { $0.dueAt == due ? $0 : nil }
-            // The last of a time ends with the page.
+            // The last shard of a time ends with the page.
             if previous == nil, !shards.isEmpty { shards[shards.count - 1].upperID = cursor }
             shards.append(
                 NewShard(

@@ -1,11 +1,13 @@
+import InstallationStorage
 import JSON
 import Postgres
 import PushCore
+import Storage
 
-/// Cutting a broadcast: where its shards end, instead of a row for each of its members.
+/// Cuts a broadcast: stores the bounds of its shards, instead of a row for each of its members.
 enum CutShards {
-    /// The next shards of an audience, in the order of the object ids; the cursor is the last id that
-    /// was looked at. The last shard of all has no upper bound.
+    /// Writes the next shards of an audience, in the order of the object ids; the cursor is the last id
+    /// that was read. The last shard of all has no upper bound.
     static func page(
         _ push: PlanningPush,
         _ selectors: PushRequest.Selectors,
@@ -68,8 +70,8 @@ enum CutShards {
         return AudiencePage(inserted: total, shards: uppers.count, cursor: cursor)
     }
 
-    /// Whether so few installations, of all apps together, are in these channels that one shard has
-    /// room for them: then they are found by their channels, and not by reading all of the app's.
+    /// Whether so few installations, of all apps together, are in these channels that they fit into one
+    /// shard: then they are found by their channels, without reading all of the app's.
     static func isSparse(
         _ channels: [String],
         _ size: Int,
@@ -116,12 +118,21 @@ enum CutShards {
         var lowerID: String
         var upperID: String?
         var members: Int
-        /// `nil`: now.
+        /// `nil` if it is due now.
         var dueAt: Instant?
-        /// `nil`: when the push does.
+        /// `nil` if it expires with the push.
         var expiresAt: Instant?
-        /// `nil`: all.
+        /// `nil` for all zones.
         var zones: ZoneFilter?
+
+        fileprivate static let columns = Columns<NewShard>([
+            .text("lower_id", \.lowerID), .text("upper_id", \.upperID),
+            .integer("members", \.members), .time("due_at", \.dueAt),
+            .time("expires_at", \.expiresAt),
+            // Postgres' arrays cannot hold lists of different lengths.
+            .jsonb("zones") { $0.zones.map { .array($0.names.map(JSONValue.string)) } },
+            .boolean("excluded") { $0.zones?.isExclusion ?? false },
+        ])
     }
 
     static func insert(
@@ -131,10 +142,6 @@ enum CutShards {
         _ transaction: PostgresTransaction
     ) async throws {
         guard !shards.isEmpty else { return }
-        // A list of lists is none of Postgres' arrays.
-        let zones = shards.map { shard in
-            shard.zones.map { JSONValue.array($0.names.map(JSONValue.string)) }
-        }
         _ = try await transaction.pipeline([
             (
                 """
@@ -143,28 +150,18 @@ enum CutShards {
                     is_paced)
                 SELECT p.id, known.next + i.place - 1, p.app,
                     (p.created_at AT TIME ZONE 'UTC')::date, p.created_at, i.lower_id, i.upper_id,
-                    $5, i.members, coalesce(i.due_at, \(due(push))), greatest(i.due_at, now()), i.expires_at,
+                    $2, i.members, coalesce(i.due_at, \(due(push))), greatest(i.due_at, now()), i.expires_at,
                     CASE WHEN i.zones IS NOT NULL
-                        THEN ARRAY(SELECT jsonb_array_elements_text(i.zones)) END, i.excluded, $10
+                        THEN ARRAY(SELECT jsonb_array_elements_text(i.zones)) END, i.excluded, $3
                 FROM pushes p
                 CROSS JOIN (SELECT coalesce(max(shard) + 1, 0) AS next
                     FROM shards WHERE push_id = $1) known
-                CROSS JOIN unnest($2::text[], $3::text[], $4::integer[], $6::timestamptz[],
-                        $7::timestamptz[], $8::jsonb[], $9::boolean[])
-                    WITH ORDINALITY AS i(lower_id, upper_id, members, due_at, expires_at, zones,
-                        excluded, place)
+                CROSS JOIN \(NewShard.columns.source(as: "i", after: 3, place: "place"))
                 WHERE p.id = $1
                 """,
-                [
-                    .uuid(push.id), .textArray(shards.map(\.lowerID)),
-                    .textArray(shards.map(\.upperID)), .integerArray(shards.map(\.members)),
-                    .boolean(isSparse), .timestampArray(shards.map { $0.dueAt?.microseconds }),
-                    .timestampArray(shards.map { $0.expiresAt?.microseconds }),
-                    .jsonArray(zones),
-                    .booleanArray(shards.map { $0.zones?.isExclusion ?? false }),
-                    .boolean(push.request.isPaced),
-                ]
-            ), ("SELECT pg_notify('\(StorageChannel.shards.rawValue)', '')", []),
+                [.uuid(push.id), .boolean(isSparse), .boolean(push.request.isPaced)]
+                    + NewShard.columns.parameters(of: shards)
+            ), ("SELECT pg_notify('\(NotifyChannel.shards.rawValue)', '')", []),
         ])
     }
 }

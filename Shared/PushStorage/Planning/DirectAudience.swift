@@ -1,14 +1,15 @@
 import PushCore
+import Storage
 
-/// What the pushes of one batch name one by one, within bounds.
+/// The devices and identities that the pushes of one batch name one by one, within bounds.
 struct DirectAudience {
-    /// Devices of one batch that are planned at once; what is more is planned page by page.
+    /// Devices of one batch that are planned at once; the rest is planned page by page.
     static let limit = 10_000
 
     struct Named {
         let pushID: String
         let name: String
-        /// What the push has placeholders for, as `TemplateValues.joined` has it.
+        /// The fields of the push's placeholders, as `TemplateValues.joined` returns them.
         let templateFields: String?
     }
 
@@ -20,21 +21,31 @@ struct DirectAudience {
     private(set) var installations: [Named] = []
     private(set) var identities: [Named] = []
     private(set) var tokens: [Token] = []
-    /// The pushes that are planned at once, even where they name nobody.
+    /// The same for pushes that name so many devices that these become a shard (`NamedShards`).
+    private(set) var chosenInstallations: [Named] = []
+    private(set) var chosenIdentities: [Named] = []
+    /// The pushes whose devices become a shard.
+    private(set) var chosen: Set<String> = []
+    /// The pushes whose devices become rows at once, even if they name no device.
     private(set) var direct: Set<String> = []
     /// The pushes that are planned page by page.
     private(set) var paged: Set<String> = []
-    /// Those of them that are broadcasts, however they name their devices: they are too many.
+    /// The pushes that name too many devices and so are broadcasts, in whatever way they name them.
     private(set) var large: Set<String> = []
-    /// How many deliveries each of the direct ones comes to where all that it names is there once.
+    /// The number of deliveries of each direct push if every name that it lists exists exactly once.
     private(set) var expected: [String: Int] = [:]
-    /// What the direct ones do to badges, by push.
+    /// The badge changes of the direct pushes, by push.
     private(set) var badgeChanges: [String: [Platform: BadgeChange]] = [:]
 
-    var isEmpty: Bool { direct.isEmpty }
+    var isEmpty: Bool { direct.isEmpty && chosen.isEmpty }
 
-    /// `members` are those behind the identities; `nil`: all pushes are planned page by page.
-    init(_ pushes: [NewPush], _ members: MemberCounts?) {
+    /// Divides the pushes by how they are planned.
+    ///
+    /// - Parameters:
+    ///   - pushes: The batch.
+    ///   - members: The devices of the identities; `nil` if all pushes are planned page by page.
+    ///   - areZoned: Whether the devices are due by their zones; then they always become rows.
+    init(_ pushes: [NewPush], _ members: MemberCounts?, areZoned: Bool = false) {
         var total = 0
         for push in pushes {
             guard let members else {
@@ -44,9 +55,14 @@ struct DirectAudience {
             }
             let count = Self.devices(of: push.request, members.counts[push.id])
             if count ?? .max > Self.limit, !push.request.isDryRun { large.insert(push.id) }
+            let identities = identities.count + chosenIdentities.count
             if let count, count <= Self.limit - total,
-                add(push, identityRoom: MemberCounts.identityLimit - identities.count)
+                !areZoned, push.prefersShard || count > NewPush.fewDevices,
+                choose(push, identities)
             {
+                chosen.insert(push.id)
+                total += count
+            } else if let count, count <= Self.limit - total, add(push, identities) {
                 direct.insert(push.id)
                 expected[push.id] = count
                 total += count
@@ -58,19 +74,22 @@ struct DirectAudience {
         }
     }
 
-    /// Drops the others.
+    /// Drops all pushes except `pushIDs`.
     mutating func keep(only pushIDs: Set<String>) {
-        guard !direct.union(paged).isSubset(of: pushIDs) else { return }
+        guard !direct.union(paged).union(chosen).isSubset(of: pushIDs) else { return }
         installations.removeAll { !pushIDs.contains($0.pushID) }
         identities.removeAll { !pushIDs.contains($0.pushID) }
         tokens.removeAll { !pushIDs.contains($0.pushID) }
+        chosenInstallations.removeAll { !pushIDs.contains($0.pushID) }
+        chosenIdentities.removeAll { !pushIDs.contains($0.pushID) }
+        chosen.formIntersection(pushIDs)
         direct.formIntersection(pushIDs)
         paged.formIntersection(pushIDs)
         large.formIntersection(pushIDs)
     }
 
-    /// How many devices a push names, or are behind the identities that it names; `nil`: more than
-    /// are planned at once.
+    /// Returns the number of devices that a push names, itself or by its identities; `nil` if there are
+    /// more than are planned at once.
     private static func devices(of request: PushRequest, _ members: Int?) -> Int? {
         switch request.audience {
         case .tokens(let list): return list.count
@@ -82,32 +101,64 @@ struct DirectAudience {
         }
     }
 
-    private mutating func add(_ push: NewPush, identityRoom: Int) -> Bool {
-        // Counted by the planner, and never a delivery.
-        if push.request.isDryRun { return false }
-        // Laid over its time page by page.
-        if push.request.spreadMilliseconds != nil { return false }
+    private enum Names {
+        case installations([Named])
+        case identities([Named])
+    }
+
+    /// Returns the names of a push that has no other selector. One selector narrowed by another goes
+    /// through the general condition of the pages.
+    ///
+    /// - Parameters:
+    ///   - push: The push.
+    ///   - count: The identities that the batch has already.
+    /// - Returns: `nil` if it has another selector, or too many identities.
+    private static func names(of push: NewPush, beside count: Int) -> Names? {
+        guard case .installations(let selectors) = push.request.audience,
+            selectors.channels == nil, selectors.condition == nil
+        else { return nil }
         let template = TemplateValues.joined(push.request)
         func named(_ name: String) -> Named {
             Named(pushID: push.id, name: name, templateFields: template)
         }
+        switch (selectors.installations, selectors.identities) {
+        case (let names?, nil): return .installations(names.map(named))
+        case (nil, let names?) where names.count <= MemberCounts.identityLimit - count:
+            return .identities(names.map(named))
+        default: return nil
+        }
+    }
+
+    /// Adds the devices of a push as a shard, if they can be one.
+    private mutating func choose(_ push: NewPush, _ identities: Int) -> Bool {
+        guard push.canBeShard, let names = Self.names(of: push, beside: identities) else {
+            return false
+        }
+        switch names {
+        case .installations(let names): chosenInstallations += names
+        case .identities(let names): chosenIdentities += names
+        }
+        return true
+    }
+
+    /// Adds the devices of a push as rows.
+    private mutating func add(_ push: NewPush, _ identities: Int) -> Bool {
+        // The planner only counts it; it has no deliveries.
+        if push.request.isDryRun { return false }
+        // Its due times are spread page by page.
+        if push.request.spreadMilliseconds != nil { return false }
         switch push.request.audience {
         case .tokens(let list):
             tokens += list.map { Token(pushID: push.id, token: $0) }
             return true
-        // Its subscribers are one delivery, and the others a broadcast.
+        // The topic's subscribers are one delivery, and the other devices a broadcast.
         case .topic: return false
         case .installations(let selectors):
             if selectors.selectsNobody { return true }
-            // What narrows another selector goes through the pages' general condition.
-            guard selectors.channels == nil, selectors.condition == nil else { return false }
-            switch (selectors.installations, selectors.identities) {
-            case (let names?, nil):
-                installations += names.map(named)
-            case (nil, let names?):
-                guard names.count <= identityRoom else { return false }
-                identities += names.map(named)
-            case (nil, nil), (.some, .some): return false
+            switch Self.names(of: push, beside: identities) {
+            case .installations(let names): installations += names
+            case .identities(let names): self.identities += names
+            case nil: return false
             }
             return true
         }

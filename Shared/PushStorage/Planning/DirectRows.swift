@@ -1,19 +1,23 @@
+import InstallationStorage
 import Postgres
 import PushCore
+import Storage
 
-/// Pushes that name their devices one by one: their deliveries are rows at once.
+/// Inserts the deliveries of pushes that name their devices one by one.
 enum DirectRows {
-    /// Devices named one by one, for all pushes of the batch in three statements. Their rows become
-    /// those of the session `owner`; without one they wait until they are due: now, or by their
-    /// `zones`, those of a device-local push. `isCounted` says that the books of the pushes hold
-    /// what is expected already.
+    /// Inserts deliveries to devices named one by one, for all pushes of the batch in a few statements.
+    /// The session `owner` owns the rows; without one they wait until they are due: now, or by `zones`
+    /// for a device-local push. `isCounted` says that the ledgers of the pushes already contain the
+    /// expected numbers.
+    ///
+    /// - Returns: The rows, and the number of members of shards.
     static func insert(
         _ audience: DirectAudience,
         owner: Int?,
         zones: ZoneTimes? = nil,
         isCounted: Bool = false,
         _ transaction: PostgresTransaction
-    ) async throws -> [Delivery] {
+    ) async throws -> (deliveries: [Delivery], members: Int) {
         var deliveries: [Delivery] = []
         for (makeSQL, list) in [
             (byInstallationSQL, audience.installations), (byIdentitySQL, audience.identities),
@@ -37,7 +41,8 @@ enum DirectRows {
         let pushIDs = audience.direct.sorted().filter {
             !isCounted || counts[$0] ?? 0 != audience.expected[$0]
         }
-        guard !pushIDs.isEmpty else { return deliveries }
+        let members = try await NamedShards.insert(audience, transaction)
+        guard !pushIDs.isEmpty else { return (deliveries, members) }
         _ = try await transaction.execute(
             """
             UPDATE pushes p SET \(PushBooks.plannedAtOnce("i.count"))
@@ -45,7 +50,7 @@ enum DirectRows {
             """,
             [.uuidArray(pushIDs), .integerArray(pushIDs.map { counts[$0] ?? 0 })]
         )
-        return deliveries
+        return (deliveries, members)
     }
 
     static let columns = """
@@ -53,9 +58,9 @@ enum DirectRows {
         token, locale, apns_topic, lane, expires_at, due_at, created_at, template_values, owner
         """
 
-    /// Of an installation `i` and its push `p`: the row of its delivery but for what its placeholders
-    /// stand for and the owner. Where an installation does not name its APNs environment, the push's
-    /// `prod` decides.
+    /// Returns the columns of the delivery of a push `p` to an installation `i`, except the values of
+    /// its placeholders and the owner. If an installation does not name its APNs environment, the
+    /// push's `prod` decides.
     static func row(_ times: RowTimes) -> String {
         """
         (p.created_at AT TIME ZONE 'UTC')::date, p.id, i.object_id, i.app, i.object_id, i.provider,
@@ -71,8 +76,8 @@ enum DirectRows {
         of: "i"
     )
 
-    /// Who names an installation is told of it: one that cannot be sent to gets a delivery without
-    /// a token, which its owner suppresses for the reason in the row.
+    /// An installation that is named but cannot be sent to gets a delivery without a token, which its
+    /// owner suppresses for the reason in the row: the sender learns of it.
     private static func byInstallationSQL(_ times: RowTimes) -> String {
         """
         INSERT INTO deliveries AS d (\(columns), last_reason)
@@ -87,8 +92,8 @@ enum DirectRows {
         JOIN pushes p ON p.id = w.push_id
         """
 
-    /// The rows themselves, for `columns` and `last_reason`. `$1` to `$4`: the pushes, the names, the
-    /// owner, and what the pushes have placeholders for.
+    /// Returns the query of the rows, for `columns` and `last_reason`. `$1` to `$4`: the pushes, the
+    /// names, the owner, and the fields of the pushes' placeholders.
     private static func byInstallation(_ times: RowTimes) -> String {
         """
         SELECT DISTINCT ON (p.id, i.object_id) \(row(times)), \(namedValues), $3::bigint,
@@ -108,7 +113,8 @@ enum DirectRows {
         """
     }
 
-    /// Columns of a named installation: its token, empty where it cannot be sent to, and then why not.
+    /// Returns the columns of a named installation: its token, empty if it cannot be sent to, and the
+    /// reason.
     static func reach(of row: String) -> String {
         """
         CASE WHEN \(row).valid THEN coalesce(\(row).token, '') ELSE '' END AS token,
@@ -126,7 +132,7 @@ enum DirectRows {
         """
     }
 
-    /// The rows themselves, for `columns`.
+    /// Returns the query of the rows, for `columns`.
     private static func byIdentity(_ times: RowTimes) -> String {
         """
         SELECT DISTINCT ON (p.id, i.object_id) \(row(times)), \(namedValues), $3::bigint
@@ -137,8 +143,8 @@ enum DirectRows {
         """
     }
 
-    /// The statement that makes rows of tokens. A token has no zone: of a device-local push it is
-    /// due when UTC is. A `spread` lays them over so many milliseconds.
+    /// Returns the statement that inserts the deliveries to tokens. A token has no zone: that of a
+    /// device-local push is due at UTC's time. `spread` distributes them over so many milliseconds.
     static func insertion(
         of tokens: [DirectAudience.Token],
         owner: Int?,
@@ -158,7 +164,7 @@ enum DirectRows {
         return (sql, parameters)
     }
 
-    /// Those of `byToken`, the first five.
+    /// Returns the first five parameters of `byToken`.
     private static func parameters(of tokens: [DirectAudience.Token], owner: Int?)
         -> [PostgresValue]
     {
@@ -177,7 +183,7 @@ enum DirectRows {
         JOIN pushes p ON p.id = w.push_id
         """
 
-    /// The rows of tokens, for `columns`.
+    /// Returns the query of the rows of tokens, for `columns`.
     private static func byToken(_ times: RowTimes) -> String {
         """
         SELECT DISTINCT ON (p.id, encode(sha256(convert_to(w.token, 'UTF8')), 'hex'))

@@ -1,9 +1,13 @@
 package import PushCore
+import Storage
 
 extension NewPush {
-    /// Devices that a push on the fast path names one by one, at most.
+    /// The most devices that a push on the fast path may name one by one.
     package static let fewDevices = 256
-    /// Identities that it names, or values of a field, and the devices behind all of them, at most.
+    /// A push that names more devices is large: it does not precede the others on the fast path.
+    package static let largeFrom = 32
+    /// The most identities, or values of a field, that it may name, and the most devices of all of
+    /// them.
     package static let fewNames = 16
 
     /// The number of devices that it may reach on the fast path.
@@ -15,11 +19,11 @@ extension NewPush {
         }
     }
 
-    /// Whether it names so few devices, one by one, and needs nothing prepared: then it is looked up, sent,
-    /// and written down as it ended (`FewDevicesStore`). What changes badges, waits for its time, keeps a
-    /// pace, narrows one selector by another or is only counted needs its rows first.
+    /// Whether it names so few devices, one by one, and needs nothing prepared: then it is looked up,
+    /// sent, and stored as it ended (`FewDevicesStore`). A push that changes badges, waits for
+    /// its time, has a pace, narrows one selector by another or is only counted needs its rows first.
     package var isForFewDevices: Bool {
-        // A text that Postgres refuses shows itself before anything is sent.
+        // A string that Postgres refuses must fail before anything is sent.
         guard !eventID.utf8.contains(0), !eventSource.utf8.contains(0),
             releaseAt == nil, !request.isDryRun, request.pace == nil,
             request.spreadMilliseconds == nil, request.notificationLabel == nil,
@@ -42,7 +46,17 @@ extension NewPush {
         }
     }
 
-    /// The few that its condition names, where it selects by nothing else.
+    /// Whether the devices that it names can be a shard. Rows keep a pace, and the values of placeholders
+    /// as they are at planning; a push that narrows one selector by another is planned page by page.
+    package var canBeShard: Bool {
+        guard case .installations(let selectors) = request.audience, selectors.channels == nil,
+            selectors.condition == nil,
+            (selectors.installations == nil) != (selectors.identities == nil)
+        else { return false }
+        return !request.isDryRun && !request.isPaced && request.templateFields.isEmpty
+    }
+
+    /// The few devices that its condition names; `nil` if it has another selector.
     var namedDevices: NamedDevices? {
         guard case .installations(let selectors) = request.audience, selectors.channels == nil,
             selectors.identities == nil, selectors.installations == nil, !selectors.isOfTemplate
@@ -51,14 +65,25 @@ extension NewPush {
     }
 
     /// Whether its condition names devices by a field, not by an id.
-    var namesByField: Bool {
+    package var namesByField: Bool {
         switch namedDevices?.field {
         case .deviceToken, .owner, .user: true
         case .objectID, .installationID, nil: false
         }
     }
 
-    /// The names of devices and users that its request holds.
+    /// The number of devices and users that its request names.
+    package var namedCount: Int {
+        switch request.audience {
+        case .topic: 0
+        case .tokens(let tokens): tokens.count
+        case .installations(let selectors):
+            (selectors.installations?.count ?? 0) + (selectors.identities?.count ?? 0)
+                + (selectors.condition?.namedDevices?.names.count ?? 0)
+        }
+    }
+
+    /// The names of devices and users in its request.
     var names: [String] {
         switch request.audience {
         case .topic: []
@@ -70,27 +95,28 @@ extension NewPush {
     }
 }
 
-/// What was found of a push for few devices, before it is sent.
+/// The result of looking up a push to few devices, before it is sent.
 package enum LookedUpPush: Sendable {
-    /// It is a push already, or was cancelled before it began.
+    /// The push exists already, or was cancelled before it began.
     case known
-    /// There are too many devices behind its identities or its condition, or its row says that it waits for
-    /// its time: it is planned as rows.
+    /// Its identities or its condition select too many devices, or its row says that it waits for its
+    /// time: it is planned as rows.
     case many
-    /// It is new. Its deliveries are nobody's rows yet.
+    /// The push is new. Its deliveries have no rows yet.
     ///
     /// - Parameters:
-    ///   - deliveries: To the devices that can be sent to, or are told why not.
-    ///   - at: Postgres' time: what the age of the deliveries is counted from.
-    ///   - hasRow: Whether HTTP accepted it, so that its row is there.
+    ///   - deliveries: Deliveries to the devices that can be sent to, or that are reported as
+    ///     suppressed.
+    ///   - at: Postgres' time, from which the age of the deliveries is counted.
+    ///   - hasRow: Whether HTTP accepted it, so that its row exists.
     case new(_ deliveries: [Delivery], at: Instant, hasRow: Bool)
 }
 
-/// A push for few devices, to be written down. A reference: it is sorted and sifted on its way, and a copy
-/// would count a dozen texts.
+/// A push to few devices, to be stored after it was sent. A class, because it is sorted and filtered on
+/// the way to the database, and each copy would retain a dozen strings.
 package final class SentPush: Sendable {
     package let push: NewPush
-    /// As it was looked up.
+    /// The time of its look-up.
     package let createdAt: Instant
     package let hasRow: Bool
     package let deliveries: [DeliveryRecord]
@@ -108,10 +134,10 @@ package final class SentPush: Sendable {
     }
 }
 
-/// What became of pushes that were to be written down.
+/// The result of writing pushes.
 package struct WrittenPushes: Sendable {
-    /// Those that are on the books by this.
+    /// The pushes that the ledger has now because of this write.
     package var ids: Set<String> = []
-    /// Those of subjects that were erased meanwhile: nothing of them is kept.
+    /// The pushes that name subjects erased in the meantime: nothing of them is stored.
     package var erased: Set<String> = []
 }

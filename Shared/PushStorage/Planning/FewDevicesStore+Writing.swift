@@ -1,21 +1,24 @@
+import InstallationStorage
 import JSON
 import Postgres
 import PushCore
+import Storage
 
 extension FewDevicesStore {
-    /// Writes pushes down as they ended: one row where all of one has ended (its own if HTTP accepted it), else
-    /// the rows that any push has. One transaction, behind the fence of the session. What is known by now is
-    /// left alone: the same event reached another replica at the same time, or the answer to an earlier
-    /// commit was lost.
+    /// Writes pushes as they ended: one row if all deliveries of a push have ended (its own if HTTP
+    /// accepted it), else the rows that any push has. One transaction, behind the fence of the session.
+    /// A push that is already stored is left alone: the same event reached another replica at the same
+    /// time, or the reply to an earlier commit was lost.
     ///
-    /// It is one round trip, but where a token died, or somebody of these apps was erased since the look-up.
+    /// It takes one round trip, except if a token died, or a subject of these apps was erased since the
+    /// look-up.
     ///
     /// - Parameters:
-    ///   - session: Whose the deliveries become that are on their way.
-    ///   - pushes: Each once.
-    /// - Returns: What became of them.
-    /// - Throws: `StorageError`: of kind `sessionLost` nothing was written; `isOfTheValues` where Postgres
-    ///   will never take one of them.
+    ///   - session: The session that owns the deliveries in flight.
+    ///   - pushes: The pushes, each once.
+    /// - Returns: The pushes that were written, and those that were erased.
+    /// - Throws: `StorageError`: if its kind is `sessionLost`, nothing was written; `isOfTheValues` if
+    ///   Postgres will never accept one of them.
     package func write(session: Int, _ pushes: [SentPush]) async throws -> WrittenPushes {
         let pushes = pushes.sorted { $0.push.id < $1.push.id }
         guard let fence = WritingFence(of: pushes, session, database.clock.now()) else {
@@ -36,7 +39,7 @@ extension FewDevicesStore {
         return written
     }
 
-    /// The same for pushes of which some may name erased subjects, or hold tokens that died: step by step,
+    /// Does the same for pushes that may name erased subjects, or that have dead tokens: step by step,
     /// in one transaction.
     private func writeStepwise(
         _ pushes: [SentPush],
@@ -46,14 +49,14 @@ extension FewDevicesStore {
         return try await database.transaction { transaction in
             var written = WrittenPushes()
             let ground = try await transaction.pipeline(
-                Self.ground(of: pushes, fence) + [ErasedNames.fencedApps(of: fence.apps)]
+                Self.ground(of: pushes, fence) + [ErasureFence.fencedApps(of: fence.apps)]
             )
             guard !ground[0].isEmpty, let fenced = ground.last?.rows else {
                 throw StorageError.sessionLost
             }
             if !fenced.isEmpty {
                 let names = Self.names(in: pushes)
-                for place in try await ErasedNames.erased(names, in: fenced, key: key, transaction)
+                for place in try await ErasureFence.erased(names, in: fenced, key: key, transaction)
                 {
                     written.erased.insert(pushes[place].push.id)
                 }
@@ -72,15 +75,15 @@ extension FewDevicesStore {
         }
     }
 
-    /// What comes before the first row: the session, erasures, and who writes the same pushes. The first
-    /// finds nothing where the session is lost.
+    /// Returns the statements before the first row: they lock the session, the erasure fence and the
+    /// pushes' ids. The first returns no row if the session is lost.
     private static func ground(
         of pushes: [SentPush],
         _ fence: WritingFence
     ) -> [(String, [PostgresValue])] {
         [
             (SessionStore.holdSQL, [.integer(fence.session)]),
-            ErasedNames.passBarrier(of: fence.apps), PushLock.take(pushes.map(\.push.id)),
+            ErasureFence.passBarrier(of: fence.apps), PushLock.take(pushes.map(\.push.id)),
         ]
     }
 
@@ -95,7 +98,7 @@ extension FewDevicesStore {
         ].filter { !$0.0.isEmpty }.map { pushes, insertion in insertion(pushes, fence) }
     }
 
-    /// - Returns: What was written, and whether an erasure kept some of it back.
+    /// - Returns: The ids that were written, and whether an erasure held some pushes back.
     private static func read(
         _ results: ArraySlice<PostgresResult>
     ) throws -> (ids: Set<String>, isFenced: Bool) {
@@ -112,10 +115,10 @@ extension FewDevicesStore {
         return (ids, isFenced)
     }
 
-    private static func names(in pushes: [SentPush]) -> [ErasedNames.Candidate] {
+    private static func names(in pushes: [SentPush]) -> [ErasureFence.Candidate] {
         pushes.enumerated().flatMap { place, push in
-            TextSet(push.push.names + push.deliveries.map(\.delivery.target)).map { name in
-                ErasedNames.Candidate(
+            ExactStringSet(push.push.names + push.deliveries.map(\.delivery.target)).map { name in
+                ErasureFence.Candidate(
                     place: place,
                     app: push.push.app,
                     name: name,
@@ -125,71 +128,34 @@ extension FewDevicesStore {
         }
     }
 
-    /// One delivery that went well, and nothing else to say: the other columns have their defaults.
+    /// Returns the statement for pushes of one successful delivery without further details: the other
+    /// columns have their defaults.
     private static func plainRow(
         _ pushes: [SentPush],
         _ fence: WritingFence
     ) -> (String, [PostgresValue]) {
-        let parameters =
-            identity(pushes) + [
-                .booleanArray(pushes.map { $0.push.request.environment == .sandbox }),
-                .jsonArray(pushes.map(\.packed)),
-                .timestampArray(pushes.map(\.createdAt.microseconds)),
-            ]
-        return fence.guarding(parameters) { isFree in
-            """
-            made AS (
-                INSERT INTO event_pushes (id, day, app, event_source, event_id, request, is_sandbox,
-                    deliveries, created_at, finished_at)
-                SELECT i.id, (i.created_at AT TIME ZONE 'UTC')::date, i.app, i.source, i.event_id,
-                    i.request, i.is_sandbox, i.deliveries, i.created_at,
-                    date_trunc('milliseconds', now())
-                FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::json[],
-                    $6::boolean[], $7::jsonb[], $8::timestamptz[])
-                    AS i(id, app, source, event_id, request, is_sandbox, deliveries, created_at)
-                WHERE \(isFree)
-                    AND NOT EXISTS (SELECT FROM pushes p WHERE p.id = i.id OFFSET 0)
-                RETURNING id
-            )
-            """
-        }
+        eventPushes(pushes.map(WrittenPush.init), WrittenPush.plainColumns, fence)
     }
 
     private static func oneRow(
         _ pushes: [SentPush],
         _ fence: WritingFence
     ) -> (String, [PostgresValue]) {
-        let books = pushes.map { BooksChange($0.deliveries) }
-        func counts(_ outcome: Outcome) -> PostgresValue {
-            .integerArray(books.map { $0.ledger[outcome] })
-        }
-        let parameters =
-            identity(pushes) + [
-                .jsonArray(pushes.map { $0.push.notes.isEmpty ? nil : .object($0.push.notes) }),
-                .booleanArray(pushes.map { $0.push.request.environment == .sandbox }),
-                counts(.delivered), counts(.failed), counts(.expired), counts(.suppressed),
-                counts(.inDoubt), .integerArray(books.map(\.ledger.invalidTokens)),
-                .jsonArray(pushes.map(\.packed)), .jsonArray(books.map(\.failures.json)),
-                .timestampArray(pushes.map { $0.push.expiresAt?.microseconds }),
-                .timestampArray(pushes.map(\.createdAt.microseconds)),
-            ]
-        return fence.guarding(parameters) { isFree in
+        eventPushes(pushes.map(WrittenPush.init), WrittenPush.packedColumns, fence)
+    }
+
+    private static func eventPushes(
+        _ pushes: [WrittenPush],
+        _ columns: Columns<WrittenPush>,
+        _ fence: WritingFence
+    ) -> (String, [PostgresValue]) {
+        fence.guarding(columns.parameters(of: pushes)) { isFree in
             """
             made AS (
-                INSERT INTO event_pushes (id, day, app, event_source, event_id, request, notes,
-                    is_sandbox, delivered, failed, expired, suppressed, in_doubt, invalid_tokens,
-                    deliveries, failures, expires_at, created_at, finished_at)
-                SELECT i.id, (i.created_at AT TIME ZONE 'UTC')::date, i.app, i.source, i.event_id,
-                    i.request, i.notes, i.is_sandbox, i.delivered, i.failed, i.expired, i.suppressed,
-                    i.in_doubt, i.invalid_tokens, i.deliveries, i.failures, i.expires_at,
-                    i.created_at, date_trunc('milliseconds', now())
-                FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::json[], $6::jsonb[],
-                    $7::boolean[], $8::smallint[], $9::smallint[], $10::smallint[], $11::smallint[],
-                    $12::smallint[], $13::smallint[], $14::jsonb[], $15::jsonb[], $16::timestamptz[],
-                    $17::timestamptz[])
-                    AS i(id, app, source, event_id, request, notes, is_sandbox, delivered, failed,
-                        expired, suppressed, in_doubt, invalid_tokens, deliveries, failures,
-                        expires_at, created_at)
+                INSERT INTO event_pushes (\(columns.names), day, finished_at)
+                SELECT \(columns.names(of: "i")), (i.created_at AT TIME ZONE 'UTC')::date,
+                    date_trunc('milliseconds', now())
+                FROM \(columns.source(as: "i"))
                 WHERE \(isFree)
                     AND NOT EXISTS (SELECT FROM pushes p WHERE p.id = i.id OFFSET 0)
                 RETURNING id
@@ -198,80 +164,29 @@ extension FewDevicesStore {
         }
     }
 
-    /// `$1` to `$5`.
-    private static func identity(_ pushes: [SentPush]) -> [PostgresValue] {
-        [
-            .uuidArray(pushes.map(\.push.id)), .textArray(pushes.map(\.push.app)),
-            .textArray(pushes.map(\.push.eventSource)), .textArray(pushes.map(\.push.eventID)),
-            .jsonArray(pushes.map { .object($0.push.object) }),
-        ]
-    }
-
-    // One that was cancelled on its way stays cancelled; what is left of it is due at once, to be
-    // suppressed by whoever claims it. IS TRUE: asked of a hashed list, not joined, for which `IndexPlan`
-    // would leave no way but to read all for each.
+    // A push that was cancelled while it was sent stays cancelled; its remaining rows are due at once,
+    // and the session that claims them suppresses them. IS TRUE: tested against a hashed list, not
+    // joined, because under `IndexPlan` a join could only read all rows for each.
     private static func rows(
-        _ pushes: [SentPush],
+        _ sent: [SentPush],
         _ fence: WritingFence
     ) -> (String, [PostgresValue]) {
-        let books = pushes.map { BooksChange($0.deliveries) }
-        func counts(_ outcome: Outcome) -> PostgresValue {
-            .integerArray(books.map { $0.ledger[outcome] })
-        }
-        let isPacked = pushes.map { PushLedger.form(of: $0) == .packed }
-        let all = zip(pushes, isPacked).flatMap { $1 ? [] : $0.deliveries }
+        let pushes = sent.map(WrittenPush.init)
+        let (own, rows) = (WrittenPush.columns, DeliveryRecord.columns)
+        let sources = rows + DeliveryRecord.stateColumns
         let parameters =
-            identity(pushes) + [
-                .jsonArray(pushes.map { .object($0.push.notes) }),
-                .textArray(pushes.map(\.push.request.environment.rawValue)),
-                .timestampArray(pushes.map { $0.push.expiresAt?.microseconds }),
-                counts(.delivered), counts(.failed), counts(.expired), counts(.suppressed),
-                counts(.inDoubt), .integerArray(books.map(\.ledger.invalidTokens)),
-                .integerArray(books.map(\.ledger.pending)), .jsonArray(books.map(\.failures.json)),
-                .timestampArray(pushes.map(\.createdAt.microseconds)),
-                .textArray(all.map(\.delivery.key.day)), .uuidArray(all.map(\.delivery.pushID)),
-                .textArray(all.map(\.delivery.target)), .textArray(all.map(\.delivery.app)),
-                .textArray(all.map(\.delivery.installationID)),
-                .textArray(all.map(\.delivery.device.provider.rawValue)),
-                .textArray(all.map(\.delivery.device.environment.rawValue)),
-                .booleanArray(all.map(\.delivery.device.environmentIsExplicit)),
-                .textArray(all.map(\.delivery.device.token)),
-                .textArray(all.map(\.delivery.locale)), .textArray(all.map(\.delivery.apnsTopic)),
-                .timestampArray(all.map { $0.delivery.expiresAt?.microseconds }),
-                .timestampArray(all.map(\.delivery.createdAt.microseconds)),
-                .jsonArray(all.map { $0.delivery.values.map(JSONValue.object) }),
-                .integerArray(all.map(\.state.rawValue)), .integerArray(all.map(\.attempts)),
-                .integerArray(all.map(\.unanswered)), .integerArray(all.map { $0.end?.status }),
-                // Why one in flight is not to be sent at all, as long as no answer says more.
-                .textArray(all.map { $0.end.map(\.reason) ?? $0.delivery.suppression }),
-                .textArray(all.map { $0.end?.outcome == nil ? nil : $0.end?.messageID }),
-                .timestampArray(all.map { $0.end?.decision.dueAt?.microseconds }),
-                .booleanArray(all.map { $0.end == nil }),
-                .jsonArray(
-                    zip(pushes, isPacked).map { $1 && !$0.deliveries.isEmpty ? $0.packed : nil }
-                ),
-            ]
+            own.parameters(of: pushes)
+            + sources.parameters(of: pushes.flatMap { $0.isPacked ? [] : $0.sent.deliveries })
         return fence.guarding(parameters) { isFree in
             """
             made AS (
-                INSERT INTO pushes (id, app, event_source, event_id, request, notes, lane, environment,
-                    expires_at, status, targeted, delivered, failed, expired, suppressed, in_doubt,
-                    invalid_tokens, pending, failures, planned_until, created_at, updated_at,
-                    finished_at, deliveries)
-                SELECT i.id, i.app, i.source, i.event_id, i.request, coalesce(i.notes, '{}'), 0,
-                    i.environment, i.expires_at,
+                INSERT INTO pushes (\(own.names), lane, status, targeted, planned_until, updated_at,
+                    finished_at)
+                SELECT \(own.names(of: "i")), 0,
                     CASE WHEN i.pending = 0 THEN \(PushStatus.done.sql) ELSE \(PushStatus.sending.sql) END,
                     i.delivered + i.failed + i.expired + i.suppressed + i.in_doubt + i.pending,
-                    i.delivered, i.failed, i.expired, i.suppressed, i.in_doubt, i.invalid_tokens,
-                    i.pending, i.failures, i.created_at, i.created_at, now(),
-                    CASE WHEN i.pending = 0 THEN now() END, i.deliveries
-                FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::json[], $6::jsonb[],
-                    $7::text[], $8::timestamptz[], $9::bigint[], $10::bigint[], $11::bigint[],
-                    $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::jsonb[],
-                    $17::timestamptz[], $40::jsonb[])
-                    AS i(id, app, source, event_id, request, notes, environment, expires_at, delivered,
-                        failed, expired, suppressed, in_doubt, invalid_tokens, pending, failures,
-                        created_at, deliveries)
+                    i.created_at, now(), CASE WHEN i.pending = 0 THEN now() END
+                FROM \(own.source(as: "i"))
                 WHERE \(isFree)
                 ON CONFLICT (id) DO UPDATE SET \(PushBooks.sentAtOnce), planned_until = now(),
                     created_at = excluded.created_at, accepted_at = pushes.created_at,
@@ -280,27 +195,13 @@ extension FewDevicesStore {
                     AND pushes.status IN (\(PushStatus.queued.sql), \(PushStatus.cancelled.sql))
                 RETURNING id, status
             ), ended AS (
-                INSERT INTO deliveries (day, push_id, target, app, installation_id, provider,
-                    environment, environment_explicit, token, locale, apns_topic, lane, expires_at,
-                    created_at, template_values, state, attempts, unanswered, last_status,
-                    last_reason, provider_message_id, due_at, owner)
-                SELECT d.day, d.push_id, d.target, d.app, d.installation_id, d.provider,
-                    d.environment, d.environment_explicit, d.token, d.locale, d.apns_topic, 0,
-                    d.expires_at, d.created_at, d.template_values, d.state, d.attempts, d.unanswered,
-                    d.status, d.reason, d.message_id,
+                INSERT INTO deliveries (\(rows.names), lane, due_at, owner)
+                SELECT \(rows.names(of: "d")), 0,
                     CASE WHEN (d.push_id IN (SELECT id FROM made
                             WHERE status = \(PushStatus.cancelled.sql))) IS TRUE THEN now()
                         ELSE coalesce(d.due_at, now()) END,
                     CASE WHEN d.is_open THEN $\(parameters.count + 1)::bigint END
-                FROM unnest($18::date[], $19::uuid[], $20::text[], $21::text[], $22::text[],
-                    $23::text[], $24::text[], $25::boolean[], $26::text[], $27::text[], $28::text[],
-                    $29::timestamptz[], $30::timestamptz[], $31::json[], $32::smallint[],
-                    $33::integer[], $34::integer[], $35::integer[], $36::text[], $37::text[],
-                    $38::timestamptz[], $39::boolean[])
-                    AS d(day, push_id, target, app, installation_id, provider, environment,
-                        environment_explicit, token, locale, apns_topic, expires_at, created_at,
-                        template_values, state, attempts, unanswered, status, reason, message_id,
-                        due_at, is_open)
+                FROM \(sources.source(as: "d", after: own.count))
                 WHERE (d.push_id IN (SELECT id FROM made)) IS TRUE
             )
             """
@@ -308,41 +209,107 @@ extension FewDevicesStore {
     }
 }
 
-/// What every row that is written waits for, and stands behind.
+/// A push as it is written, with the change of its ledger.
+private struct WrittenPush {
+    let sent: SentPush
+    let books: BooksChange
+    let isPacked: Bool
+
+    init(_ sent: SentPush) {
+        self.sent = sent
+        books = BooksChange(sent.deliveries)
+        isPacked = PushLedger.form(of: sent) == .packed
+    }
+
+    private static let identity = Columns<WrittenPush>([
+        .uuid("id") { $0.sent.push.id }, .text("app") { $0.sent.push.app },
+        .text("event_source") { $0.sent.push.eventSource },
+        .text("event_id") { $0.sent.push.eventID },
+        .json("request") { .object($0.sent.push.object) },
+        .time("created_at") { $0.sent.createdAt },
+    ])
+
+    /// The columns of `event_pushes` for a plain push.
+    static let plainColumns =
+        identity
+        + Columns([
+            .boolean("is_sandbox") { $0.sent.push.request.environment == .sandbox },
+            .jsonb("deliveries") { $0.sent.packed },
+        ])
+
+    /// The same, with those of a push that has more details.
+    static let packedColumns =
+        plainColumns + counts { .smallint($0, $1) }
+        + Columns([
+            .jsonb("notes") { $0.sent.push.notes.isEmpty ? nil : .object($0.sent.push.notes) },
+            .jsonb("failures") { $0.books.failures.json },
+            .time("expires_at") { $0.sent.push.expiresAt },
+        ])
+
+    /// The columns of `pushes`.
+    static let columns =
+        identity + counts { .bigint($0, $1) }
+        + Columns([
+            .jsonb("notes") { .object($0.sent.push.notes) },
+            .text("environment") { $0.sent.push.request.environment.rawValue },
+            .time("expires_at") { $0.sent.push.expiresAt },
+            .bigint("pending") { $0.books.ledger.pending },
+            .jsonb("failures") { $0.books.failures.json },
+            .jsonb("deliveries") {
+                $0.isPacked && !$0.sent.deliveries.isEmpty ? $0.sent.packed : nil
+            },
+        ])
+
+    private static func counts(
+        _ column: (String, @escaping @Sendable (WrittenPush) -> Int?) -> Columns<WrittenPush>.Column
+    ) -> Columns<WrittenPush> {
+        Columns([
+            column("delivered") { $0.books.ledger[.delivered] },
+            column("failed") { $0.books.ledger[.failed] },
+            column("expired") { $0.books.ledger[.expired] },
+            column("suppressed") { $0.books.ledger[.suppressed] },
+            column("in_doubt") { $0.books.ledger[.inDoubt] },
+            column("invalid_tokens") { $0.books.ledger.invalidTokens },
+        ])
+    }
+}
+
+/// The values that every written row is checked against: the session, the apps and the erasures.
 private struct WritingFence {
     let session: Int
     let apps: [String]
-    /// Names that were erased after this keep all back; `nil`: somebody has looked.
+    /// The time after which an erased name holds all pushes back; `nil` if the names were already
+    /// checked.
     private var erasedAfter: Int64?
     private let days: EventDays
 
-    /// `nil` without pushes.
+    /// Returns `nil` without pushes.
     init?(of pushes: [SentPush], _ session: Int, _ now: Instant) {
         let times = pushes.map(\.createdAt).sorted()
         guard let first = times.first, let last = times.last else { return nil }
         self.session = session
         apps = Set(pushes.map(\.push.app)).sorted()
-        erasedAfter = first.microseconds - ErasedNames.clockDifferenceMicroseconds
+        erasedAfter = first.microseconds - ErasureFence.clockDifferenceMicroseconds
         days = EventDays(from: first, back: 1, to: max(last, now))
     }
 
-    /// The same for those that name no erased subject.
+    /// A copy for pushes that name no erased subject.
     var open: WritingFence {
         var fence = self
         fence.erasedAfter = nil
         return fence
     }
 
-    /// A statement that writes rows `i` as `made`. It returns their ids: none if the session is lost, and
-    /// null if names were erased.
+    /// Returns a statement that writes rows `i` as `made`. It returns their ids: no row if the session
+    /// is lost, and null if names were erased.
     ///
     /// An event is looked for in the days around: two replicas may have looked it up on both sides of a
-    /// midnight, and each day may have a partition of its own. OFFSET 0 has each id looked for by itself: as
-    /// a join with a table that is still empty, it would be planned to read all of it.
+    /// midnight, and each day may have a partition of its own. OFFSET 0 makes Postgres look for each id
+    /// by itself: a join with a table that is still empty would be planned to read all of it.
     ///
     /// - Parameters:
-    ///   - parameters: Those of `insertion`; behind them come the session, the apps and a time.
-    ///   - insertion: From the condition of a row.
+    ///   - parameters: The parameters of `insertion`; the session, the apps and a time follow them.
+    ///   - insertion: Returns the insertion for the condition of a row.
     /// - Returns: The statement and its parameters.
     func guarding(
         _ parameters: [PostgresValue],
@@ -374,7 +341,7 @@ private struct WritingFence {
 extension SentPush {
     fileprivate var deadTokens: [DeadToken] { deliveries.compactMap(\.deadToken) }
 
-    /// Whether it is one row that says nothing but that its one delivery went well.
+    /// Whether it is one row with one successful delivery and no other details.
     fileprivate var isPlain: Bool {
         guard PushLedger.form(of: self) == .row, deliveries.count == 1, let end = deliveries[0].end
         else { return false }
@@ -382,7 +349,7 @@ extension SentPush {
             && push.notes.isEmpty
     }
 
-    /// As `event_pushes.deliveries` has them.
+    /// The value of `event_pushes.deliveries`.
     fileprivate var packed: JSONValue {
         .array(
             deliveries.map { record in
@@ -400,7 +367,7 @@ extension SentPush {
                 if end.attempts != 1 { object["a"] = JSONValue(end.attempts) }
                 if let status = end.status { object["c"] = JSONValue(status) }
                 if let reason = end.reason { object["r"] = .string(reason) }
-                // APNs' is the one that it was sent with, which follows from push and target.
+                // APNs' id is the one that it was sent with, which follows from push and target.
                 if let id = end.messageID,
                     delivery.device.provider != .apns || outcome != .delivered
                         || delivery.installationID == nil

@@ -1,26 +1,28 @@
 import Cryptography
+import InstallationStorage
 import JSON
 import Postgres
 import PushCore
+package import Storage
 
 /// Pushes that name few devices (`NewPush.isForFewDevices`): looked up in one round trip for the batch,
-/// sent, and written down as they ended, in one transaction for the batch (`FewDevicesStore+Writing`).
+/// sent, and stored as they ended, in one transaction for the batch (`FewDevicesStore+Writing`).
 ///
-/// Between the two nothing of a push is in Postgres, but for the row of one that HTTP accepted. Who writes
-/// locks its id, and looks once more whether it is known.
+/// Between the two nothing of a push is in Postgres, except the row of one that HTTP accepted. The
+/// write locks its id, and checks again whether it exists.
 package struct FewDevicesStore: Sendable {
-    /// Its connections plan as `IndexPlan` says.
+    /// The database whose connections plan as `IndexPlan` says.
     let database: Database
-    /// Where devices are found by a field: its index is read by bitmaps, which the fast path's connections
-    /// do without.
+    /// The database for finding devices by a field: that index is read by bitmap scans, which the fast
+    /// path's connections have switched off.
     let others: Database
 
-    /// Which pushes are new, and whom they go to.
+    /// Finds which pushes are new, and their devices.
     ///
     /// - Parameters:
-    ///   - pushes: Each `isForFewDevices`, and each once.
-    ///   - retention: For how long an event is known.
-    /// - Returns: What was found, in their order.
+    ///   - pushes: The pushes, each `isForFewDevices`, and each once.
+    ///   - retention: How long an event is recognised as a duplicate.
+    /// - Returns: The results, in the order of the pushes.
     /// - Throws: `StorageError`.
     package func lookUp(
         _ pushes: [NewPush],
@@ -35,12 +37,12 @@ package struct FewDevicesStore: Sendable {
             let known = (Self.knownSQL(days), [PostgresValue.uuidArray(pushes.map(\.id))])
             var results = try await database.execute([known] + audience.statements)
             let found = try KnownEvents(results[0])
-            // What a row says of its push counts, and is not computed again.
+            // The times in a push's row count, and are not computed again.
             let pushes = pushes.map { push in
                 guard let times = found.times[push.id] else { return push }
                 return push.with(releaseAt: push.releaseAt, expiresAt: times.expiresAt)
             }
-            // The days are Postgres', not this machine's.
+            // Postgres' clock decides the day, not this machine's.
             guard found.now.day == day.day else {
                 day = found.now
                 continue
@@ -61,10 +63,10 @@ package struct FewDevicesStore: Sendable {
         }
     }
 
-    /// A value that devices of many apps share may take long to look up: then a planner does it, and nobody
-    /// waits here.
+    /// Runs the statement for conditions on fields. A value that devices of many apps share may take
+    /// long to look up: then a planner does it, and the fast path does not wait.
     ///
-    /// - Returns: `nil` if it took too long, or there is nothing to ask.
+    /// - Returns: `nil` if it took too long, or there is no statement.
     private func lookUp(
         _ statement: (sql: String, parameters: [PostgresValue])?
     ) async throws -> PostgresResult? {
@@ -79,8 +81,8 @@ package struct FewDevicesStore: Sendable {
         }
     }
 
-    // One that HTTP accepted waits for its record, as long as nobody has planned or cancelled it. The time
-    // comes first: whom they go to is asked after it, and an erasure in between is seen by whoever writes.
+    // A push that HTTP accepted waits for its record until it is planned or cancelled. The time comes
+    // first: the devices are read after it, and the write notices an erasure in between.
     private static func knownSQL(_ days: EventDays) -> String {
         """
         SELECT now() AS now, NULL::uuid AS id, NULL::boolean AS is_known,
@@ -96,14 +98,14 @@ package struct FewDevicesStore: Sendable {
     }
 }
 
-/// Days of `event_pushes` that a statement reads. They stand in its text: so its plan names their partitions
-/// alone, of a parameter it would lock and open them all. The text changes once a day.
+/// Days of `event_pushes` that a statement reads. They are literals in its SQL: so its plan names only
+/// their partitions, while with a parameter it would lock and open all. The SQL changes once a day.
 struct EventDays {
     private static let length: Int64 = 86_400_000
     private let first: String
     private let last: String
 
-    /// From so many days before a moment to the day after another.
+    /// Creates the range from so many days before a moment to the day after another.
     init(from start: Instant, back: Int64, to end: Instant) {
         first = start.adding(milliseconds: -back * Self.length).day
         last = end.adding(milliseconds: Self.length).day
@@ -115,17 +117,19 @@ struct EventDays {
     }
 }
 
-/// Which of some pushes are there.
+/// The pushes of a batch that exist already.
 private struct KnownEvents {
-    /// By push: false where HTTP accepted it, and nothing else was done.
+    /// Whether a push was planned or sent, by push: false if HTTP accepted it and nothing else was
+    /// done.
     private(set) var isKnown: [String: Bool] = [:]
-    /// What the rows of those say: when they are released, if they wait at all, and when they expire.
+    /// The times in the rows of the latter: when they are released, if they wait at all, and when they
+    /// expire.
     private(set) var times: [String: (releaseAt: Instant?, expiresAt: Instant?)] = [:]
     /// Postgres' time.
     private(set) var now = Instant(milliseconds: 0)
 
-    /// - Parameter result: `FewDevicesStore.knownSQL`'s.
-    /// - Throws: `PostgresError` where a column is missing or of another type.
+    /// - Parameter result: The result of `FewDevicesStore.knownSQL`.
+    /// - Throws: `PostgresError` if a column is missing or of another type.
     init(_ result: PostgresResult) throws {
         for row in result.rows {
             now = try row.instant("now")
@@ -137,10 +141,10 @@ private struct KnownEvents {
     }
 }
 
-/// What the pushes of a batch name, and the statements that find it.
+/// The names in the pushes of a batch, and the statements that find their devices.
 struct BatchAudience {
     private struct Names {
-        /// Where in the batch the push of each stands.
+        /// The index in the batch of each name's push.
         var places: [Int] = []
         var apps: [String?] = []
         var names: [String?] = []
@@ -159,7 +163,7 @@ struct BatchAudience {
 
     private var installations = Names()
     private var identities = Names()
-    /// What conditions name.
+    /// The names in conditions.
     private var objectIDs = Names()
     private var installationIDs = Names()
     private var fields = Names()
@@ -180,7 +184,7 @@ struct BatchAudience {
         case .objectID: objectIDs.add(named.names, of: push, at: place)
         case .installationID: installationIDs.add(named.names, of: push, at: place)
         case .deviceToken, .owner, .user:
-            // The field is the value, or an array that holds it.
+            // The field is the value, or an array that contains it.
             let held = named.values.flatMap { [$0.json, .array([$0.json])] }
             fields.add(
                 held.map { JSONValue.object([named.field.rawValue: $0]).text },
@@ -232,7 +236,8 @@ struct BatchAudience {
             """
     }
 
-    // By either of its ids. Left as it is, each of the two is looked for by its index.
+    // Finds it by either of its ids. OFFSET 0 keeps the union, so that each id is looked for by its
+    // index.
     private static let byInstallation = """
         SELECT * FROM installations m WHERE m.app = w.app AND m.object_id = w.name
         UNION ALL
@@ -240,14 +245,15 @@ struct BatchAudience {
         OFFSET 0
         """
 
-    // One more than are few, which says that there are too many.
+    // One more than `fewNames`, which shows that there are too many.
     private static let byIdentity = """
         SELECT * FROM installations m
         WHERE m.app = w.app AND m.identity = w.name AND m.valid AND m.token IS NOT NULL
         LIMIT \(NewPush.fewNames + 1)
         """
 
-    // A condition selects whom it can be sent to, where a device that a push names itself is suppressed.
+    // A condition selects only devices that can be sent to; a device that a push names itself is
+    // suppressed instead.
     private static let isSelected = "m.valid AND m.token IS NOT NULL AND NOT m.template_only"
 
     private static func byCondition(_ condition: String) -> String {
@@ -261,10 +267,10 @@ struct BatchAudience {
         """
 
     /// - Parameters:
-    ///   - results: Those of `statements`, and that of `ofFields`.
+    ///   - results: The results of `statements`, and that of `ofFields`.
     ///   - pushes: The batch.
-    ///   - now: When it was looked up: who came later is not in it.
-    /// - Returns: For each push its deliveries, each device once.
+    ///   - now: The time of the look-up: later installations are not in it.
+    /// - Returns: The deliveries of each push, each device once.
     /// - Throws: `StorageError` of kind `corrupt`; `PostgresError`.
     func deliveries(
         _ results: ArraySlice<PostgresResult>,
@@ -305,8 +311,8 @@ extension NewPush {
         }
     }
 
-    /// Who names an installation is told of it: one that cannot be sent to gets a delivery without a token,
-    /// which is suppressed for the reason.
+    /// Returns the delivery to an installation. One that is named but cannot be sent to gets a delivery
+    /// without a token, which is suppressed for the reason, so that the sender learns of it.
     fileprivate func delivery(
         to row: PostgresRow,
         at now: Instant,
@@ -336,7 +342,8 @@ extension NewPush {
         return delivery
     }
 
-    /// Where a device does not name its APNs environment, the push's `prod` decides.
+    /// Returns the environment of a delivery: if a device does not name its APNs environment, the
+    /// push's `prod` decides.
     private func environment(_ own: PushEnvironment, at provider: Platform) -> PushEnvironment {
         own == .none && provider == .apns ? request.environment : own
     }

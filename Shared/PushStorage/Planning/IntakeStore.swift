@@ -1,36 +1,39 @@
 import JSON
 import Postgres
 import PushCore
+import Storage
 
-/// What became of the pushes of one batch.
+/// The result of planning the pushes of one batch.
 package struct PlannedBatch: Sendable {
-    /// The pushes that are new, by id; the others were there already.
+    /// The pushes that are new, by id; the others existed already.
     package var newPushIDs: Set<String>
     /// The deliveries to devices that a push names one by one. The session owns them.
     package var deliveries: [Delivery]
-    /// The new pushes whose audience is still to be written down, page by page.
+    /// The devices that became members of shards.
+    package var members = 0
+    /// The new pushes whose audience is still to be planned, page by page.
     package var planningPushIDs: Set<String>
     /// The new pushes that wait for their time.
     package var scheduledPushIDs: Set<String> = []
-    /// Those that were left for another transaction: nothing was done with them.
+    /// The pushes that were left for another transaction, unchanged.
     package var deferredPushIDs: Set<String> = []
 }
 
-/// Takes events in: each becomes a push, once, and those that name their devices one by one are planned at
-/// once. The audiences of the others are for `PlanningStore`, their time is for `ScheduleStore`.
+/// Stores events as pushes, each once, and plans those that name their devices one by one.
+/// `PlanningStore` plans the audiences of the others, `ScheduleStore` releases those that wait for
+/// their time.
 package struct IntakeStore: Sendable {
     let database: Database
 
-    /// Makes pushes of a batch of events, all or none: their keys, their records, and the
-    /// deliveries of those that name their devices one by one. An event that is known already
-    /// changes nothing.
+    /// Makes pushes of a batch of events, all or none: their keys, their records, and the deliveries of
+    /// those that name their devices one by one. An event that is stored already changes nothing.
     ///
     /// - Parameters:
-    ///   - session: Whose the deliveries become.
-    ///   - pushes: In the order in which they came.
-    ///   - inPages: Nothing is planned at once: for those with which that takes too long.
-    /// - Returns: What became of them. Where there are too many devices behind their identities for
-    ///   one transaction, some are left for another.
+    ///   - session: The session that owns the deliveries.
+    ///   - pushes: The pushes, in the order in which they arrived.
+    ///   - inPages: Whether nothing is planned at once: for pushes with which that takes too long.
+    /// - Returns: The result. If their identities have too many devices for one transaction, some
+    ///   pushes are deferred.
     /// - Throws: `StorageError` of kind `sessionLost`; then nothing was written.
     package func plan(
         session: Int,
@@ -44,35 +47,36 @@ package struct IntakeStore: Sendable {
         }
         return try await database.transaction { transaction in
             try await SessionStore.holdByIndex(session, transaction)
-            let members =
+            let counts =
                 inPages ? nil : try await MemberCounts.count(of: pushes, transaction)
-            let (now, later) = members?.firstPortion(of: pushes) ?? (pushes, [])
+            let (now, later) = counts?.firstPortion(of: pushes) ?? (pushes, [])
             _ = try await transaction.pipeline([
-                ErasedNames.passBarrier(of: Set(now.map(\.app)).sorted()),
+                ErasureFence.passBarrier(of: Set(now.map(\.app)).sorted()),
                 PushLock.take(now.map(\.id)),
             ])
             let fresh = try await Self.insertKeys(now, transaction)
             var audience = DirectAudience(
                 fresh.filter { $0.releaseAt == nil },
-                members
+                counts
             )
             let new = try await Self.insert(fresh, audience, transaction)
             audience.keep(only: new)
             let scheduled = fresh.filter { new.contains($0.id) && $0.releaseAt != nil }
-            var deliveries: [Delivery] = []
+            var (deliveries, members) = ([Delivery](), 0)
             if !audience.isEmpty {
-                deliveries = try await DirectRows.insert(
+                (deliveries, members) = try await DirectRows.insert(
                     audience,
                     owner: session,
                     isCounted: true,
                     transaction
                 )
             }
-            if !audience.paged.isEmpty { try await StorageChannel.planning.notify(transaction) }
-            if !scheduled.isEmpty { try await StorageChannel.scheduled.notify(transaction) }
+            if !audience.paged.isEmpty { try await NotifyChannel.planning.notify(transaction) }
+            if !scheduled.isEmpty { try await NotifyChannel.scheduled.notify(transaction) }
             return PlannedBatch(
                 newPushIDs: new,
                 deliveries: deliveries,
+                members: members,
                 planningPushIDs: audience.paged,
                 scheduledPushIDs: Set(scheduled.map(\.id)),
                 deferredPushIDs: Set(later.map(\.id))
@@ -81,11 +85,11 @@ package struct IntakeStore: Sendable {
     }
 }
 
-// MARK: One transaction's steps
+// MARK: Steps of the transaction
 
 extension IntakeStore {
-    /// - Returns: Those whose events were not known. What HTTP accepted has its times in its row, by Postgres'
-    ///   clock as it was then: they hold, and are not computed again.
+    /// - Returns: The pushes whose events are new. A push that HTTP accepted has its times in its row,
+    ///   by Postgres' clock at that moment: they are valid, and are not computed again.
     private static func insertKeys(
         _ pushes: [NewPush],
         _ transaction: PostgresTransaction
@@ -126,49 +130,59 @@ extension IntakeStore {
         }
     }
 
-    /// Writes pushes with the books that their direct audiences should come to: nearly always they
-    /// do, and the row is written once.
+    /// Writes pushes with the expected ledgers of their direct audiences: these are nearly always
+    /// right, and then the row is written once.
     private static func insert(
         _ new: [NewPush],
         _ audience: DirectAudience,
         _ transaction: PostgresTransaction
     ) async throws -> Set<String> {
         guard !new.isEmpty else { return [] }
-        let expected = new.map { audience.expected[$0.id] }
-        // A push that HTTP accepted has its record already, and waits for this.
+        let pushes = new.map { push in
+            ArrivedPush(
+                push: push,
+                expected: audience.expected[push.id],
+                lane: audience.large.contains(push.id) ? 1 : push.lane
+            )
+        }
+        let columns = ArrivedPush.columns
+        let source = columns + Columns([.bigint("expected", \.expected)])
+        // A push that HTTP accepted has its row already, in the state `queued`.
         let records = try await transaction.execute(
             """
-            INSERT INTO pushes (id, app, event_source, event_id, request,
-                \(PushBooks.arrivalColumns), notes, lane, expires_at, environment, release_at,
-                schedule_id, planned_until, is_conditional, created_at, updated_at)
-            SELECT i.id, i.app, i.source, i.event_id, i.request,
+            INSERT INTO pushes (\(columns.names), \(PushBooks.arrivalColumns), schedule_id,
+                planned_until, created_at, updated_at)
+            SELECT \(columns.names(of: "i")),
                 \(PushBooks.arrival(expected: "i.expected", releaseAt: "i.release_at")),
-                i.notes, i.lane, i.expires_at, i.environment, i.release_at,
                 CASE WHEN i.release_at IS NOT NULL THEN nextval('pushes_schedule_id') END, now(),
-                i.is_conditional, date_trunc('milliseconds', now()), now()
-            FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::json[], $6::jsonb[],
-                $7::smallint[], $8::timestamptz[], $9::text[], $10::timestamptz[], $11::bigint[],
-                $12::boolean[])
-                AS i(id, app, source, event_id, request, notes, lane, expires_at, environment,
-                    release_at, expected, is_conditional)
+                date_trunc('milliseconds', now()), now()
+            FROM \(source.source(as: "i"))
             ON CONFLICT (id) DO UPDATE SET \(PushBooks.arrivalOfQueued), planned_until = now(),
                 lane = excluded.lane, is_conditional = excluded.is_conditional,
                 updated_at = now()
             WHERE pushes.status = \(PushStatus.queued.sql)
             RETURNING id
             """,
-            [
-                .uuidArray(new.map(\.id)), .textArray(new.map(\.app)),
-                .textArray(new.map(\.eventSource)), .textArray(new.map(\.eventID)),
-                .jsonArray(new.map { .object($0.object) }),
-                .jsonArray(new.map { .object($0.notes) }),
-                .integerArray(new.map { audience.large.contains($0.id) ? 1 : $0.lane }),
-                .timestampArray(new.map { $0.expiresAt?.microseconds }),
-                .textArray(new.map(\.request.environment.rawValue)),
-                .timestampArray(new.map { $0.releaseAt?.microseconds }), .integerArray(expected),
-                .booleanArray(new.map(\.request.hasCondition)),
-            ]
+            source.parameters(of: pushes)
         )
         return Set(try records.rows.map { try $0.uuid("id") })
     }
+}
+
+/// A push that is planned as rows or shards.
+private struct ArrivedPush {
+    let push: NewPush
+    /// Deliveries that are planned at once; `nil` if it is planned page by page.
+    let expected: Int?
+    let lane: Int
+
+    static let columns = Columns<ArrivedPush>([
+        .uuid("id") { $0.push.id }, .text("app") { $0.push.app },
+        .text("event_source") { $0.push.eventSource }, .text("event_id") { $0.push.eventID },
+        .json("request") { .object($0.push.object) }, .jsonb("notes") { .object($0.push.notes) },
+        .smallint("lane") { $0.lane }, .time("expires_at") { $0.push.expiresAt },
+        .text("environment") { $0.push.request.environment.rawValue },
+        .time("release_at") { $0.push.releaseAt },
+        .boolean("is_conditional") { $0.push.request.hasCondition },
+    ])
 }

@@ -1,27 +1,28 @@
 import JSON
 import Postgres
 import PushCore
+import Storage
 
-/// How many devices there are behind the identities that pushes name, as far as that matters: who has
-/// more than `limit` is sent to as a broadcast is, page by page.
+/// The number of devices of the identities that pushes name, up to one beyond `limit`: a push to more
+/// is planned like a broadcast, page by page.
 struct MemberCounts {
-    /// Devices behind the identities of one push that are planned at once.
+    /// Devices of the identities of one push that are planned at once.
     static let limit = 1000
     /// Identities of one batch that are looked up at once.
     static let identityLimit = 1000
-    /// In one transaction.
+    /// Devices that are planned in one transaction.
     static let together = 2000
 
-    /// By push; none for what names no identities, or too many of them.
+    /// The counts by push; without pushes that name no identities, or too many of them.
     let counts: [String: Int]
 
-    /// What is planned in one transaction, the first in any case; and the rest.
+    /// Divides the pushes into those of this transaction, the first in any case, and the rest.
     func firstPortion(of pushes: [NewPush]) -> (now: [NewPush], later: [NewPush]) {
         var (now, later): ([NewPush], [NewPush]) = ([], [])
         var total = 0
         for push in pushes {
             let count = counts[push.id] ?? 0
-            // What is planned page by page costs nothing here.
+            // A push that is planned page by page costs nothing here.
             let weight = count <= Self.limit ? count : 0
             if total + weight > Self.together {
                 later.append(push)
@@ -35,7 +36,7 @@ struct MemberCounts {
 }
 
 extension MemberCounts {
-    /// Counts the devices behind the identities of pushes, each up to one beyond `limit`.
+    /// Counts the devices of the identities of pushes, each up to one beyond `limit`.
     static func count(
         of pushes: [NewPush],
         _ transaction: PostgresTransaction

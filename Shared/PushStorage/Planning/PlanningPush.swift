@@ -1,8 +1,9 @@
 import JSON
 import Postgres
 package import PushCore
+import Storage
 
-/// A push whose audience a session is writing down.
+/// A push whose audience a session is planning.
 package struct PlanningPush: Sendable, Equatable {
     package var id: String
     package var app: String
@@ -16,12 +17,12 @@ package struct PlanningPush: Sendable, Equatable {
 }
 
 extension PlanningPush {
-    /// - Throws: `StorageError` of kind `corrupt` where its request cannot be read any more.
+    /// - Throws: `StorageError` of kind `corrupt` if its request cannot be read any more.
     init(_ row: PostgresRow) throws {
         let object = try row.json("request").object ?? [:]
         let request: PushRequest
         do throws(PushRequestError) {
-            // It was judged when it came in; what was past then is past now.
+            // It was validated when it arrived; with `.latest` no `push_time` is too far ahead.
             request = try PushRequest.parse(object, now: .latest, isStored: true)
         } catch {
             throw StorageError(.corrupt, "a push's request cannot be read: \(error.description)")
@@ -30,7 +31,7 @@ extension PlanningPush {
     }
 }
 
-/// Whether the database has to be asked a condition for it.
+/// Whether planning an audience has to evaluate a condition.
 package enum AudienceKind: Sendable {
     case plain, conditional
 }

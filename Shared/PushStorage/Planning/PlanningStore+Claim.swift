@@ -1,18 +1,19 @@
 import Postgres
 import PushCore
+import Storage
 
-/// Whose audience is written down next, and by whom.
+/// Claims of pushes whose audience is to be planned.
 extension PlanningStore {
-    /// Takes the next push whose audience is to be written down, fairly between apps: that of the app
-    /// whose turn was longest ago, and of its pushes the oldest.
+    /// Claims the next push whose audience is to be planned, fairly between apps: the app whose turn
+    /// was longest ago, and its oldest push.
     ///
     /// - Parameters:
-    ///   - kind: Pushes of one kind, or of any. One of an older service that only speaks of a
-    ///     condition may count as one that has it.
-    ///   - session: Whose it becomes.
-    ///   - turns: The number of each app's last turn, where it had one.
-    ///   - resting: Pushes that are left alone for now.
-    /// - Returns: `nil` where there is none.
+    ///   - kind: The kind of the push; `nil` for any. A push of an older service that only mentions a
+    ///     condition may count as having one.
+    ///   - session: The session that claims it.
+    ///   - turns: The number of each app's last turn, if it had one.
+    ///   - resting: Pushes that are in backoff.
+    /// - Returns: `nil` if there is none.
     /// - Throws: `StorageError` of kind `sessionLost`.
     package func claim(
         _ kind: AudienceKind? = nil,
@@ -35,7 +36,7 @@ extension PlanningStore {
             do {
                 return try PlanningPush(row)
             } catch let error as StorageError where error.kind == .corrupt {
-                // Left alone it would stand before all others for ever.
+                // Left alone it would stay ahead of all others for ever.
                 let id = try row.uuid("id")
                 _ = try await PushBooks.fail(id, error: error.description, transaction)
                 return nil
@@ -43,8 +44,7 @@ extension PlanningStore {
         }
     }
 
-    /// Gives back what a planner holds and does not know of: the answer to a claim was lost, or a push
-    /// could not be given back.
+    /// Releases the strays of a planner: the reply to a claim was lost, or a release failed.
     package func release(_ kind: AudienceKind, session: Int) async throws {
         _ = try await database.execute(
             """
@@ -55,13 +55,14 @@ extension PlanningStore {
         )
     }
 
-    // An older service does not say of which kind a push is.
+    // An older service does not record of which kind a push is.
     private static let isConditional = """
         coalesce(p.is_conditional, p.request::text ~ '"(where|cql|tags)"')
         """
 
-    // Apps are found one by one in the index, as with shards. Others may be taking the same ones:
-    // hence several of each, which are looked at again once they are locked.
+    // Apps are found one by one in the index, as with shards. Other sessions may claim the same ones at
+    // the same time: hence several candidates of each app, which are checked again once they are
+    // locked.
     private static let claimSQL = """
         WITH RECURSIVE \(apps), candidates AS (
             SELECT c.*, coalesce(t.turn, 0) AS turn
@@ -95,11 +96,11 @@ extension PlanningStore {
         )
         """
 
-    /// Longer than a push waits where planners keep up; an audience of a million is planned in less.
+    /// Longer than a push waits while planners keep up; an audience of a million is planned in less.
     package static let longestWait: Duration = .seconds(60)
 
-    /// For how long the oldest push has waited for its audience to be planned, or for the rest of it, by
-    /// Postgres' clock; `nil`: none waits. Asks the index alone, once for each app and lane.
+    /// Returns how long the oldest push has waited for its audience, or the rest of it, to be planned,
+    /// by Postgres' clock; `nil` if none waits. Reads only the index, once for each app and lane.
     package func oldestAge() async throws -> Duration? {
         let sql = """
             WITH RECURSIVE \(Self.apps)
@@ -115,7 +116,7 @@ extension PlanningStore {
         return try result.first?.doubleOrNil("age").map { .milliseconds(Int64(max(0, $0) * 1000)) }
     }
 
-    /// Pushes in planning that a session has claimed: to find those that it does not know of.
+    /// Returns the pushes in planning that a session has claimed, for the search for strays.
     package func held(session: Int) async throws -> Set<String> {
         let found = try await database.execute(
             "SELECT id FROM pushes WHERE planner = $1 AND status = \(PushStatus.planning.sql) LIMIT 1000",
@@ -124,7 +125,7 @@ extension PlanningStore {
         return Set(try found.rows.map { try $0.uuid("id") })
     }
 
-    /// Gives pushes back that nobody plans; whoever is free goes on where their cursor stands.
+    /// Releases pushes that no task plans; the next planner resumes at their cursor.
     ///
     /// - Returns: How many were this session's.
     package func giveBack(session: Int, _ pushIDs: Set<String>) async throws -> Int {
@@ -140,7 +141,7 @@ extension PlanningStore {
                 """,
                 [.integer(session), .uuidArray(pushIDs.sorted())]
             ).affectedRows
-            if changed > 0 { try await StorageChannel.planning.notify(transaction) }
+            if changed > 0 { try await NotifyChannel.planning.notify(transaction) }
             return changed
         }
     }

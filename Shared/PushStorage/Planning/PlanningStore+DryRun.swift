@@ -1,13 +1,15 @@
+import InstallationStorage
 package import JSON
 import Postgres
 package import PushCore
+import Storage
 
-/// A dry run: everything but sending. It leaves no deliveries and nothing on the books, only its
-/// result in the push's record.
+/// Dry runs: everything except sending. A dry run creates no deliveries and leaves the ledger at 0, and
+/// only adds its result to the push's record.
 extension PlanningStore {
-    /// How many devices of each platform a push that this session plans would go to.
+    /// Counts the devices of each platform that a push would go to; this session plans it.
     ///
-    /// - Throws: `StorageError`; `WhereError` for a condition over what is not kept.
+    /// - Throws: `StorageError`; `WhereError` for a condition on a field that is not stored.
     package func countAudience(_ push: PlanningPush) async throws -> [Platform: Int] {
         switch push.request.audience {
         case .tokens(let tokens):
@@ -53,9 +55,9 @@ extension PlanningStore {
         return counts
     }
 
-    /// Writes the result down, under `dryRun` in the push's notes, and ends the push.
+    /// Stores the result under `dryRun` in the push's notes, and ends the push.
     ///
-    /// - Throws: `StorageError` of kind `sessionLost` where the push is not this session's.
+    /// - Throws: `StorageError` of kind `sessionLost` if the push is not this session's.
     package func finishDryRun(session: Int, pushID: String, result: JSONObject) async throws {
         let changed = try await database.execute(
             """

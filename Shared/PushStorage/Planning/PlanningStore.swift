@@ -1,39 +1,42 @@
+import InstallationStorage
 import Postgres
 import PushCore
+import Storage
 
-/// What one page of an audience came to.
+/// The result of planning one page of an audience.
 package struct PlannedPage: Sendable, Equatable {
-    /// Deliveries that are on the books now, due now, and nobody's: rows, or members of shards.
+    /// Deliveries that were added to the ledger, due now and without an owner: rows, or members of
+    /// shards.
     package var inserted: Int
-    /// With those of the pages before.
+    /// The total with the pages before.
     package var total: Int
     package var isFinished: Bool
 }
 
-/// Writes audiences down, page by page: as shards of a broadcast (`CutShards`, `ChosenShards`), or as rows
-/// (`RowPages`). Who does it has claimed the push (`PlanningStore+Claim.swift`).
+/// Plans audiences, page by page: as shards of a broadcast (`CutShards`, `ChosenShards`), or as rows
+/// (`RowPages`). The caller has claimed the push (`PlanningStore+Claim.swift`).
 package struct PlanningStore: Sendable {
     let database: Database
     let zoneNames: ZoneNames
 
-    /// Installations that a page looks at where one that looked for as many members as it may have
-    /// took too long.
+    /// The installations that a page reads after a page took too long to find all the members that it
+    /// may have.
     package static let carefulPage = 200_000
 
-    /// Writes the next page of an audience down and moves the cursor, in one transaction. The
-    /// audience is fixed: installations created after the push are not in it. One that names neither
+    /// Writes the next page of an audience and moves the cursor, in one transaction. The audience is
+    /// fixed: installations created after the push are not in it. An audience that names neither
     /// devices nor identities is cut into shards, ten at a time; the others become rows.
     ///
     /// - Parameters:
-    ///   - session: Has claimed the push.
-    ///   - pushID: Which push.
+    ///   - session: The session that has claimed the push.
+    ///   - pushID: The push.
     ///   - limit: Rows of a page.
-    ///   - shardSize: Members of a shard; `nil`: rows for everyone.
+    ///   - shardSize: Members of a shard; `nil` for rows only.
     ///   - looksAt: After a page that took too long: how many of the app's installations a statement
-    ///     looks at, whatever it finds there; `nil`: as many as it takes.
-    ///   - keepsClaim: Whether the push stays the session's where it is not finished.
-    /// - Returns: What the page came to.
-    /// - Throws: `StorageError` of kind `sessionLost` where the push is not this session's.
+    ///     reads, whatever it finds there; `nil` for as many as it takes.
+    ///   - keepsClaim: Whether the push stays the session's if it is not finished.
+    /// - Returns: The result of the page.
+    /// - Throws: `StorageError` of kind `sessionLost` if the push is not this session's.
     package func planPage(
         session: Int,
         pushID: String,
@@ -94,8 +97,8 @@ package struct PlanningStore: Sendable {
             page.inserted += topicRows
             let isFinished = page.cursor == nil
             if isFinished { try await CutShards.begin(push, zones, transaction) }
-            // Not locked before: checkpoints of its first shards would wait for the next page. Who
-            // cancels it takes it from us.
+            // Not locked before: checkpoints of its first shards would wait for the next page. A
+            // cancellation clears its planner, so that no row matches here.
             let changed = try await transaction.execute(
                 """
                 UPDATE pushes p SET
@@ -120,14 +123,14 @@ package struct PlanningStore: Sendable {
         }
     }
 
-    /// What a page comes to depends on it.
+    /// The values that decide how many members a page has.
     private struct PageSize {
         let shard: Int?
         let isLarge: Bool
         let looksAt: Int?
     }
 
-    /// A page of installations: as shards, chosen or cut, or as rows.
+    /// Writes a page of installations: as shards, chosen or cut, or as rows.
     private static func page(
         _ push: PlanningPush,
         _ selectors: PushRequest.Selectors,

@@ -1,9 +1,10 @@
 import Postgres
+import Storage
 
-/// Locks of pushes by their ids, until a transaction ends.
+/// Advisory locks of pushes by their ids, until a transaction ends.
 enum PushLock {
-    /// A statement that takes those of some pushes: whoever plans or writes the same one waits, and then
-    /// sees what was written.
+    /// Returns a statement that locks some pushes: another transaction that plans or writes one of them
+    /// waits, and then sees what was written.
     static func take(_ ids: [String]) -> (String, [PostgresValue]) {
         (
             """
@@ -14,7 +15,7 @@ enum PushLock {
         )
     }
 
-    /// The first half of the id: of two that share it, one waits for the other.
+    /// Returns the first half of the id: of two pushes that share it, one waits for the other.
     static func key(of id: String) -> Int {
         let digits = id.utf8.lazy.filter { $0 != UInt8(ascii: "-") }.prefix(16)
         var key: UInt64 = 0

@@ -1,9 +1,11 @@
+import InstallationStorage
 import Postgres
 import PushCore
+import Storage
 
-/// Pages of an audience whose members become rows, nobody's, one by one.
+/// Pages of an audience whose members become rows without an owner.
 enum RowPages {
-    /// A page of a list of tokens; the cursor is how many of them are done.
+    /// Writes a page of a list of tokens; the cursor is the number of tokens that are done.
     static func page(
         _ push: PlanningPush,
         _ tokens: [PushRequest.DirectToken],
@@ -28,8 +30,8 @@ enum RowPages {
         )
     }
 
-    /// A page of installations in the order of their ids; the cursor is the last id that was
-    /// looked at.
+    /// Writes a page of installations in the order of their ids; the cursor is the last id that was
+    /// read.
     static func page(
         _ push: PlanningPush,
         _ selectors: PushRequest.Selectors,
@@ -38,20 +40,20 @@ enum RowPages {
         _ transaction: PostgresTransaction
     ) async throws -> AudiencePage {
         if selectors.selectsNobody { return AudiencePage() }
-        // The app and the time are parameters, not a join: the page is then read from the primary
-        // key, from the cursor on, and not from a sort of all that is left.
+        // The app and the time are parameters, not a join: the page is then read from the primary key,
+        // from the cursor on, without sorting all that is left.
         var parameters: [PostgresValue] = [
             .uuid(push.id), .text(push.app), .text(start.cursor ?? ""),
             .timestamp(start.plannedUntil), .integer(start.limit),
         ]
         var source = "installations n"
         if selectors.isDirect, selectors.condition != nil {
-            // Those that are named are found first, by their names, however little the condition
-            // seems to cost.
+            // Named devices are found first, by their names, however little the condition seems to
+            // cost.
             let named = selectors.names(&parameters, of: "m")
             source = "(SELECT * FROM installations m WHERE m.app = $2\(named) OFFSET 0) n"
         } else if !selectors.isDirect, let channels = selectors.channels {
-            // A broadcast becomes rows only where few hold them.
+            // A broadcast becomes rows only if few installations are in its channels.
             parameters.append(.textArray(channels))
             source = """
                 (SELECT * FROM installations m
@@ -63,7 +65,7 @@ enum RowPages {
         var members = "page"
         if let spread = push.request.spreadMilliseconds {
             times.lay(over: spread, at: "i.place", &parameters)
-            // Each page is laid over all of it.
+            // Each page is spread over the whole time.
             members = """
                 (SELECT page.*, (row_number() OVER (ORDER BY object_id) - 1)::float8
                     / count(*) OVER () AS place FROM page)

@@ -1,8 +1,9 @@
 import JSON
 import Postgres
 package import PushCore
+package import Storage
 
-/// Pushes whose time has come.
+/// The pushes that one transaction has released.
 package struct ReleasedBatch: Sendable {
     package struct Push: Sendable {
         package var id: String
@@ -13,15 +14,15 @@ package struct ReleasedBatch: Sendable {
 
     package var pushes: [Push]
     /// The deliveries to devices that a push names one by one. The session owns them; those of a
-    /// device-local push are rows, nobody's, and due when each device is.
+    /// device-local push are rows without an owner, each due at its device's time.
     package var deliveries: [Delivery]
-    /// There was one whose audience is to be written down, page by page.
+    /// Whether one of them has an audience that is still to be planned, page by page.
     package var isPlanning: Bool
-    /// There may be more whose time has come.
+    /// Whether more pushes may be due.
     package var isFull: Bool
 }
 
-/// A push that cannot be released, whoever tries.
+/// A push that no session can release.
 package struct UnreleasablePush: Error {
     package var id: String
     package var cause: StorageError
@@ -32,23 +33,23 @@ package struct UnreleasablePush: Error {
     }
 }
 
-/// Scheduled pushes: each is released once, by whoever comes first.
+/// Scheduled pushes: each is released once, by the first session that claims it.
 package struct ScheduleStore: Sendable {
     let database: Database
     let zoneNames: ZoneNames
 
-    /// Releases the pushes whose time has come, the oldest first: from now on their audience is
-    /// fixed, and their deliveries are kept in today's partition. A push is locked until it is
-    /// another's business, and skipped by everyone else meanwhile; so it is released once.
+    /// Releases the pushes whose time has come, the oldest first: from now on their audience is fixed,
+    /// and their deliveries are stored in today's partition. A push is locked until its release is
+    /// committed, and other sessions skip it; so it is released once.
     ///
     /// - Parameters:
-    ///   - session: Whose the deliveries become.
+    ///   - session: The session that owns the deliveries.
     ///   - limit: Pushes of one transaction.
-    ///   - resting: Pushes that are left alone for now.
-    ///   - inPages: Pushes of which nothing is planned at once: that takes too long.
+    ///   - resting: Pushes that are in backoff.
+    ///   - inPages: Pushes of which nothing is planned at once, because that takes too long.
     /// - Returns: What was released, and what is to be sent at once.
     /// - Throws: `StorageError`, of kind `sessionLost` among others; then nothing was released.
-    ///   `UnreleasablePush` where there was one alone, and Postgres refuses it, or takes too long.
+    ///   `UnreleasablePush` if there was only one, and Postgres refuses it or takes too long.
     package func release(
         session: Int,
         limit: Int = 100,
@@ -147,12 +148,12 @@ package struct ScheduleStore: Sendable {
         )
         batch.deliveries = planned.deliveries
         if planned.isPaged { batch.isPlanning = true }
-        if batch.isPlanning { try await StorageChannel.planning.notify(transaction) }
+        if batch.isPlanning { try await NotifyChannel.planning.notify(transaction) }
         return batch
     }
 
-    /// How long it is, by the clock of Postgres, until the next push is to be released; zero where
-    /// its time has come, `nil` where there is none.
+    /// Returns the time until the next push is to be released, by Postgres' clock; zero if its time has
+    /// come, `nil` if there is none.
     package func untilNextRelease(but resting: [String] = []) async throws -> Duration? {
         let row = try await database.execute(
             """
@@ -175,7 +176,8 @@ package struct ScheduleStore: Sendable {
     ) async throws -> (deliveries: [Delivery], isPaged: Bool) {
         let audience = DirectAudience(
             pushes.sorted { $0.id < $1.id },
-            inPages ? nil : try await MemberCounts.count(of: pushes, transaction)
+            inPages ? nil : try await MemberCounts.count(of: pushes, transaction),
+            areZoned: zones != nil
         )
         var deliveries: [Delivery] = []
         if !audience.isEmpty {
@@ -184,7 +186,7 @@ package struct ScheduleStore: Sendable {
                 owner: owner,
                 zones: zones,
                 transaction
-            )
+            ).deliveries
         }
         if !audience.large.isEmpty {
             _ = try await transaction.execute(
@@ -195,7 +197,7 @@ package struct ScheduleStore: Sendable {
         return (deliveries, !audience.paged.isEmpty)
     }
 
-    /// - Returns: `nil` where its request cannot be read any more; then it has failed.
+    /// - Returns: `nil` if its request cannot be read any more; then it has failed.
     private static func released(
         _ row: PostgresRow,
         _ transaction: PostgresTransaction

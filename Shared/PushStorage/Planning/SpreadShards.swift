@@ -1,11 +1,12 @@
 import Postgres
 import PushCore
+import Storage
 
-/// Shards of a push that is told over a stated time. How fast they go is known when all of its members
-/// are counted: until then they wait.
+/// Shards of a push that is spread over a stated time. Their pace is known when all members are
+/// counted: until then they wait.
 ///
-/// Each holds a place of its sender's for as long, of which there are few. So a small audience becomes
-/// rows instead, each due at its time, and waits for nobody's.
+/// Each shard holds one of its sender's few slots for as long. So a small audience becomes rows
+/// instead, each due at its own time and without waiting for a slot.
 extension CutShards {
     /// Whether an audience becomes rows, all on one page of `size`.
     static func becomesRows(
@@ -29,15 +30,16 @@ extension CutShards {
         return try found.first?.integer("count") ?? 0 <= size
     }
 
-    /// Longer than it takes to plan an audience; whose planning never ends is sent all the same.
+    /// Longer than it takes to plan an audience; a push whose planning never ends is sent all the same.
     private static let longestWait = "interval '1 day'"
 
-    /// When a shard is due for which no zone says it, as SQL.
+    /// Returns when a shard without a zone's time is due, as SQL.
     static func due(_ push: PlanningPush) -> String {
         push.request.spreadMilliseconds == nil ? "now()" : "now() + \(longestWait)"
     }
 
-    /// All of a push is planned. The shards of a device-local one keep their times.
+    /// Sets the due times of a push's shards once all of it is planned. The shards of a device-local
+    /// one keep their times.
     static func begin(
         _ push: PlanningPush,
         _ zones: ZoneTimes?,
@@ -48,13 +50,13 @@ extension CutShards {
             (
                 "UPDATE shards SET due_at = now() WHERE push_id = $1 AND due_at > now()",
                 [.uuid(push.id)]
-            ), ("SELECT pg_notify('\(StorageChannel.shards.rawValue)', '')", []),
+            ), ("SELECT pg_notify('\(NotifyChannel.shards.rawValue)', '')", []),
         ])
     }
 }
 
 extension ShardStore {
-    /// The members of pushes, as far as they are planned.
+    /// Returns the members of pushes that are planned so far.
     package func members(of pushIDs: Set<String>) async throws -> [String: Int] {
         let rows = try await database.execute(
             """

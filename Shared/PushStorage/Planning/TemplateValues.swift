@@ -1,19 +1,20 @@
 import JSON
 import Postgres
 import PushCore
+import Storage
 
 /// The fields of an installation that a push has placeholders for, read once, when its delivery is
-/// planned: what is sent again is the same text.
+/// planned: so a retry sends the same notification.
 enum TemplateValues {
-    /// A value of this many characters is too long for every platform, so no more of it is kept.
+    /// Characters of a value that are stored: a longer one is too long for every platform.
     private static let maximumLength = 8192
 
-    /// The values of one installation.
+    /// Returns the values of one installation.
     ///
     /// - Parameters:
-    ///   - fields: An expression of type `text[]`; null: no placeholders.
+    ///   - fields: An expression of type `text[]`; null if there are no placeholders.
     ///   - row: The installation's name in the statement.
-    /// - Returns: An expression: a `json` object of texts by field, or null where none is there. A
+    /// - Returns: An expression: a `json` object of strings by field, or null if there is no value. A
     ///   template of Azure's is its JSON.
     static func sql(_ fields: String, of row: String) -> String {
         """
@@ -29,7 +30,7 @@ enum TemplateValues {
         """
     }
 
-    /// How the fields of a push go into one element of an array of texts.
+    /// Returns the fields of a push as one element of an array of strings.
     static func joined(_ request: PushRequest) -> String? {
         request.templateFields.isEmpty ? nil : request.templateFields.joined(separator: ",")
     }

@@ -1,10 +1,11 @@
 import Postgres
 import PushCore
+import Storage
 
-/// An audience topic at FCM: one message, one delivery, which no installation has. It does not wait
-/// behind a broadcast, nor for the push's pace.
+/// An audience topic at FCM: one message, one delivery, which belongs to no installation. It does not
+/// wait behind a broadcast, nor for the push's pace.
 enum TopicRows {
-    /// - Returns: How many were written: none where the app has no credential for FCM.
+    /// - Returns: How many rows were written: 0 if the app has no credential for FCM.
     static func insert(
         _ push: PlanningPush,
         _ topic: AudienceTopic,
@@ -14,7 +15,7 @@ enum TopicRows {
         var parameters: [PostgresValue] = [
             .uuid(push.id), .text(topic.target), .text(topic.name), .integer(Lane.direct.rawValue),
         ]
-        // As a token, it has no zone.
+        // Like a token, it has no zone.
         let times = RowTimes(zones, zone: "NULL::text", &parameters)
         return try await transaction.execute(
             """
@@ -29,7 +30,7 @@ enum TopicRows {
         ).count
     }
 
-    /// SQL.
+    /// Returns the SQL condition that an app has a credential for FCM.
     static func hasCredential(of app: String) -> String {
         """
         EXISTS (SELECT FROM credentials c

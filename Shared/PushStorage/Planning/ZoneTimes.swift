@@ -2,23 +2,24 @@ import JSON
 import Observability
 import Postgres
 import PushCore
+import Storage
 
-/// When the clocks of each time zone show the time of a device-local push. Postgres computes it:
-/// a time that a change of the clocks skips is the one an hour later, of one that comes twice it is
-/// the second.
+/// The instants at which the clocks of each time zone show the time of a device-local push. Postgres
+/// computes them: for a time that a change of the clocks skips it is one hour later, of one that comes
+/// twice it is the second.
 struct ZoneTimes: Sendable {
-    /// By the zone's name.
+    /// The instants by the zone's name.
     let due: [String: Instant]
-    /// Of devices without a zone, or with one that Postgres does not know: UTC's.
+    /// The instant for devices without a zone, or with one that Postgres does not know: UTC's.
     let elsewhere: Instant
-    /// How long each device's is wanted, where the push says so by an interval.
+    /// The lifetime of each delivery, if the push states it as an interval.
     let lifetimeSeconds: Int?
 
     func expiry(of due: Instant) -> Instant? {
         lifetimeSeconds.map { due.adding(milliseconds: Int64($0) * 1000) }
     }
 
-    /// The devices whose clocks show the time just then.
+    /// Returns the filter of the devices whose clocks show the time at this instant.
     func filter(due time: Instant) -> ZoneFilter {
         let names = due.keys.sorted()
         guard time == elsewhere else {
@@ -27,7 +28,7 @@ struct ZoneTimes: Sendable {
         return ZoneFilter(names: names.filter { due[$0] != time }, isExclusion: true)
     }
 
-    /// When a device is due, as SQL over its time zone.
+    /// Returns when a device is due, as SQL over its time zone.
     func due(_ zone: String, _ parameters: inout [PostgresValue]) -> String {
         var byName: JSONObject = [:]
         for (name, time) in due { byName[name] = .string(time.iso8601) }
@@ -37,13 +38,13 @@ struct ZoneTimes: Sendable {
     }
 }
 
-/// Devices by their time zones: those in one of these, or those in none of these, be it as they
-/// have no zone.
+/// Selects devices by their time zones: those in one of `names`, or those in none of them, which
+/// includes devices without a zone.
 struct ZoneFilter: Sendable, Equatable {
     var names: [String]
     var isExclusion: Bool
 
-    /// What an installation `n` has to fulfil, behind an `AND`.
+    /// Returns the condition for an installation `n`, with its `AND`.
     func condition(_ parameters: inout [PostgresValue]) -> String {
         parameters.append(.textArray(names))
         let isNamed = "coalesce(n.time_zone, '') = ANY ($\(parameters.count)::text[])"
@@ -51,7 +52,7 @@ struct ZoneFilter: Sendable, Equatable {
     }
 }
 
-/// As SQL, when the row of a device is due, when it expires, and from when its age is counted: a
+/// The SQL of when the row of a device is due, when it expires, and from when its age is counted: a
 /// device-local push is released up to 26 hours before its last devices are due.
 struct RowTimes {
     private(set) var due: String
@@ -61,9 +62,10 @@ struct RowTimes {
     private static let now = "now()"
 
     /// - Parameters:
-    ///   - zones: Of a device-local push; `nil`: the row is due now, and expires with its push `p`.
+    ///   - zones: The times of a device-local push; `nil` if the row is due now, and expires with its
+    ///     push `p`.
     ///   - zone: The device's time zone, as SQL.
-    ///   - parameters: Those of the statement; it may get more.
+    ///   - parameters: The parameters of the statement, to which some may be appended.
     init(_ zones: ZoneTimes?, zone: String, _ parameters: inout [PostgresValue]) {
         guard let zones else {
             (due, expires, begins) = (Self.now, "p.expires_at", Self.now)
@@ -76,13 +78,13 @@ struct RowTimes {
         expires = "coalesce(\(due) + \(lifetime), p.expires_at)"
     }
 
-    /// Lays the rows of a push `p` over a time that begins when its audience was fixed, or when their
-    /// zone's time comes.
+    /// Spreads the rows of a push `p` over a time that begins when its audience was fixed, or when
+    /// their zone's time comes.
     ///
     /// - Parameters:
-    ///   - milliseconds: How long it is.
+    ///   - milliseconds: The length of that time.
     ///   - place: A row's place in it, as SQL: 0 is its beginning, 1 its end.
-    ///   - parameters: Those of the statement; it gets more.
+    ///   - parameters: The parameters of the statement, to which one is appended.
     mutating func lay(
         over milliseconds: Int,
         at place: String,
@@ -117,7 +119,7 @@ final class ZoneNames: Sendable {
 }
 
 extension ZoneNames {
-    /// The times of a push that was released; `nil` where all its devices are due at once.
+    /// Returns the times of a push that was released; `nil` if all its devices are due at once.
     func times(
         of request: PushRequest,
         releasedAt: Instant?,
@@ -135,7 +137,7 @@ extension ZoneNames {
                 [.timestamp(time.inUTC.microseconds), .textArray(names)]
             ).rows
         } catch let error as PostgresError where error.sqlState == "22023" {
-            // A name is gone since they were read: Postgres' time zones were changed under us.
+            // A name has vanished since they were read: Postgres' time zones were updated while it ran.
             forget()
             throw StorageError(.database, "a time zone is gone", isRetryable: true)
         }

@@ -1,18 +1,20 @@
-import Postgres
+package import Postgres
 import PushCore
+import Storage
 
 /// Pushes to few devices that are one row each, push and deliveries in one: events in `event_pushes`,
-/// those that HTTP accepted in `pushes`. They were written when all was over, and nothing of them changes
-/// any more. Written by `FewDevicesStore`, read through the views `all_pushes` and `all_deliveries`.
-enum EventPushes {
-    /// Makes rows of the ledger of them, as any push has, for whoever is about to change one: an erasure,
-    /// or a client that hides it. They stay as long as pushes do from then on.
+/// pushes accepted by HTTP in `pushes`. They were written when all their deliveries had ended, and no
+/// longer change. Written by `FewDevicesStore`, read through the views `all_pushes` and
+/// `all_deliveries`.
+package enum EventPushes {
+    /// Makes ledger rows of them, as any push has, before one is changed: by an erasure, or by a client
+    /// that hides it. From then on they are stored as long as pushes are.
     ///
     /// - Parameters:
-    ///   - ids: Of any pushes; those that are rows already stay as they are.
-    ///   - transaction: In which they are then changed.
+    ///   - ids: The ids of any pushes; pushes that are rows already stay as they are.
+    ///   - transaction: The transaction that changes them next.
     /// - Throws: `PostgresError`.
-    static func unpack(_ ids: [String], _ transaction: PostgresTransaction) async throws {
+    package static func unpack(_ ids: [String], _ transaction: PostgresTransaction) async throws {
         _ = try await transaction.execute(
             """
             WITH found AS (
@@ -53,7 +55,7 @@ enum EventPushes {
         )
     }
 
-    /// Rows of `e`, which has the push's columns, and of its `members`.
+    /// The SQL that inserts the rows of `e`, which has the push's columns, and of its `members`.
     private static let rows = """
         INSERT INTO deliveries (day, push_id, target, app, installation_id, provider, environment,
             token, lane, state, attempts, last_status, last_reason, provider_message_id,

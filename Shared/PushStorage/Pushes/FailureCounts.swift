@@ -1,16 +1,19 @@
 import JSON
 import Postgres
 import PushCore
+import Storage
 
-/// Why deliveries of a push failed, counted in `pushes.failures` in the statement that changes its
-/// books: a list of `{"provider", "reason", "count"}`, `NULL` as long as none did. A row of its own
-/// for each reason would be written by every batch of every push, and would have to be deleted.
+/// The reasons why deliveries of a push failed, counted in `pushes.failures` by the statement that
+/// changes its ledger: a list of `{"provider", "reason", "count"}`, `NULL` until a delivery fails. A
+/// row of its own for each reason would be written by every batch of every push, and would have to be
+/// deleted.
 enum FailureCounts {
-    /// Reasons that a push keeps apart; what is beyond is counted as its provider's "other".
+    /// The most reasons that a push counts separately; all others are counted as their provider's
+    /// "other".
     static let maximumReasons = 32
     static let other = "other"
 
-    /// The reason as it is counted, of a row of `deliveries`; `FailureCount.reason` in SQL.
+    /// Returns the reason that is counted, of a row of `deliveries`; `FailureCount.reason` in SQL.
     static func reasonSQL(_ row: String) -> String {
         """
         CASE WHEN starts_with(\(row).last_reason, '\(FailureCount.tooLarge)')
@@ -20,8 +23,8 @@ enum FailureCounts {
         """
     }
 
-    /// What is `known`, a `jsonb`, with what is `added`, a query of (provider, reason, count). A
-    /// reason that has its place keeps it; the most frequent of the new ones take those left.
+    /// Returns the sum of `known`, a `jsonb`, and `added`, a query of (provider, reason, count). A
+    /// known reason keeps its place; the most frequent of the new ones take the places left.
     static func mergeSQL(_ known: String, _ added: String) -> String {
         """
         (SELECT jsonb_agg(jsonb_build_object('provider', f.provider, 'reason', f.reason,
@@ -45,7 +48,7 @@ enum FailureCounts {
         """
     }
 
-    /// The query of what is added, out of a parameter.
+    /// Returns the query of the added counts, which reads a parameter.
     static func querySQL(_ parameter: String) -> String {
         """
         SELECT i.provider, i.reason, i.count FROM jsonb_to_recordset(\(parameter)::jsonb)
@@ -67,7 +70,7 @@ enum FailureCounts {
 struct FailureTally: Equatable {
     private struct Key: Hashable {
         var provider: Platform
-        /// In bytes: reasons come from outside.
+        /// The UTF-8 bytes, as reasons come from outside.
         var reason: [UInt8]
     }
 
@@ -82,10 +85,10 @@ struct FailureTally: Equatable {
         counts.merge(other.counts, uniquingKeysWith: +)
     }
 
-    /// As `FailureCounts.querySQL` reads it; `NULL` where nothing failed.
+    /// The parameter for `FailureCounts.querySQL`; `NULL` if nothing failed.
     var parameter: PostgresValue { .optional(json: json) }
 
-    /// The same as a push has them; `nil` where nothing failed.
+    /// The value as a push stores it; `nil` if nothing failed.
     var json: JSONValue? {
         guard !counts.isEmpty else { return nil }
         return .array(

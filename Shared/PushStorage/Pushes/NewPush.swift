@@ -1,20 +1,24 @@
 package import JSON
 package import PushCore
+import Storage
 
-/// A push that came in and is to be kept. A reference: it goes from list to list, and a copy would count
-/// some forty texts.
+/// A push that was received and is to be stored. A class, because it goes from list to list, and each
+/// copy would retain some forty strings.
 package final class NewPush: Sendable {
     package let id: String
     package let app: String
     package let eventSource: String
     package let eventID: String
-    /// As it came.
+    /// The request as it was received.
     package let object: JSONObject
-    /// What it means.
+    /// The parsed request.
     package let request: PushRequest
     package let expiresAt: Instant?
-    /// When it is to be released; `nil`: at once.
+    /// The time at which it is released; `nil` for at once.
     package let releaseAt: Instant?
+    /// Whether it becomes a shard even if it names few devices (`canBeShard`), as its app has many in
+    /// flight.
+    package let prefersShard: Bool
 
     package init(
         id: String,
@@ -24,7 +28,8 @@ package final class NewPush: Sendable {
         object: JSONObject,
         request: PushRequest,
         expiresAt: Instant?,
-        releaseAt: Instant? = nil
+        releaseAt: Instant? = nil,
+        prefersShard: Bool = false
     ) {
         self.id = id
         self.app = app
@@ -34,9 +39,10 @@ package final class NewPush: Sendable {
         self.request = request
         self.expiresAt = expiresAt
         self.releaseAt = releaseAt
+        self.prefersShard = prefersShard
     }
 
-    /// The same with the times that its row has.
+    /// Returns a copy with the times of its row.
     func with(releaseAt: Instant?, expiresAt: Instant?) -> NewPush {
         NewPush(
             id: id,
@@ -46,7 +52,8 @@ package final class NewPush: Sendable {
             object: object,
             request: request,
             expiresAt: expiresAt,
-            releaseAt: releaseAt
+            releaseAt: releaseAt,
+            prefersShard: prefersShard
         )
     }
 
@@ -55,7 +62,7 @@ package final class NewPush: Sendable {
     var notes: JSONObject {
         var notes: JSONObject = [:]
         if !request.unknownFields.isEmpty {
-            // Field names may hold what `jsonb` refuses.
+            // Field names may contain characters that `jsonb` refuses.
             let names = request.unknownFields.map { name in String(name.filter { $0 != "\0" }) }
             notes["unknownFields"] = .array(names.map(JSONValue.string))
         }
@@ -64,7 +71,7 @@ package final class NewPush: Sendable {
                 "installations that fetched version \(version) of remote config, or a later one"
             )
         }
-        // Here it can be searched for; the request itself is never looked into.
+        // The notes can be searched for the label; the request itself is never searched.
         if let label = request.notificationLabel { notes["notificationId"] = .string(label) }
         return notes
     }

@@ -1,8 +1,9 @@
 import Postgres
 package import PushCore
+import Storage
 
-/// Where a push stands, and its books: every change of `pushes.status` and of a push's figures is one of
-/// the fragments here, which the stores put into their statements.
+/// The state of a push, and its ledger: every change of `pushes.status` and of a push's counters is one
+/// of the fragments here, which the stores put into their statements.
 ///
 ///     accepted over HTTP           → queued
 ///     its record came (`arrival`)  → scheduled, planning; sending or done where it was planned at once
@@ -10,18 +11,18 @@ package import PushCore
 ///     a page planned (`planned`)   planning → planning; the last one: sending, or done
 ///     deliveries ended (`change`)  sending → done, with the last of them
 ///     a dry run (`counted`)        planning → done
-///     `fail`                       all that is not over → failed
-///     `cancelled`                  all that is not over → cancelled
+///     `fail`                       all that has not ended → failed
+///     `cancelled`                  all that has not ended → cancelled
 ///
-/// The figures of one push: targeted = delivered + failed + expired + suppressed + in_doubt + pending, each
-/// changed in the transaction that changes the rows, or the shards, that it counts.
-enum PushBooks {
+/// The ledger of a push: targeted = delivered + failed + expired + suppressed + in_doubt + pending,
+/// each counter changed in the transaction that changes the rows, or the shards, that it counts.
+package enum PushBooks {
     /// A column of `pushes` that counts.
-    enum Figure: String {
+    package enum Figure: String {
         case targeted, pending, delivered, failed, expired, suppressed
         case inDoubt = "in_doubt"
         case invalidTokens = "invalid_tokens"
-        /// Shards that are not over.
+        /// Shards that have not ended.
         case openShards = "open_shards"
 
         init(_ outcome: Outcome) {
@@ -35,16 +36,17 @@ enum PushBooks {
         }
     }
 
-    // MARK: From its record to its deliveries
+    // MARK: Arrival and planning
 
-    /// What `arrival` gives, of `pushes`.
+    /// The columns of `pushes` that `arrival` sets.
     static let arrivalColumns = "status, targeted, pending, finished_at"
 
-    /// The beginning of a push whose record came.
+    /// Returns the first values of a push whose record came.
     ///
     /// - Parameters:
-    ///   - expected: SQL: the deliveries that are planned at once; `NULL`: it is planned page by page.
-    ///   - releaseAt: SQL: the time that it waits for; `NULL`: none.
+    ///   - expected: SQL: the deliveries that are planned at once; `NULL` if it is planned page by
+    ///     page.
+    ///   - releaseAt: SQL: the time that it waits for; `NULL` if it does not wait.
     /// - Returns: The values of `arrivalColumns`.
     static func arrival(expected: String, releaseAt: String) -> String {
         """
@@ -55,14 +57,14 @@ enum PushBooks {
         """
     }
 
-    /// The same of one that was accepted over HTTP, and waits for its record: `SET` of an upsert.
+    /// The same for a push that HTTP accepted and that waits for its record: `SET` of an upsert.
     static let arrivalOfQueued = """
         status = excluded.status, targeted = excluded.targeted, pending = excluded.pending,
         finished_at = excluded.finished_at
         """
 
-    /// `SET` of an upsert: one that HTTP accepted was sent before it was written down, and all its figures
-    /// are new. One that was cancelled on its way stays so.
+    /// `SET` of an upsert: a push that HTTP accepted was sent before it was stored, and all its
+    /// counters are new. One that was cancelled in the meantime stays so.
     static let sentAtOnce = """
         targeted = excluded.targeted, delivered = excluded.delivered, failed = excluded.failed,
         expired = excluded.expired, suppressed = excluded.suppressed, in_doubt = excluded.in_doubt,
@@ -79,7 +81,8 @@ enum PushBooks {
         created_at = date_trunc('milliseconds', now()), planned_until = now(), updated_at = now()
         """
 
-    /// `SET` of an `UPDATE pushes p`: so many deliveries were planned, SQL, which are all.
+    /// `SET` of an `UPDATE pushes p`: `count`, SQL, is the number of all its deliveries, planned at
+    /// once.
     static func plannedAtOnce(_ count: String) -> String {
         """
         targeted = \(count), pending = \(count),
@@ -108,13 +111,13 @@ enum PushBooks {
 
     // MARK: Ends of deliveries
 
-    /// `SET` of an `UPDATE pushes p`: the figures change, and the push is done where nothing is left.
+    /// `SET` of an `UPDATE pushes p`: the counters change, and the push is done once nothing is left.
     ///
     /// - Parameters:
-    ///   - amounts: SQL of what is added to each figure.
-    ///   - failures: SQL of `failures` as they are then; `nil`: as they are.
-    /// - Returns: What follows `SET`.
-    static func change(
+    ///   - amounts: SQL of the amount that is added to each counter.
+    ///   - failures: SQL of the new `failures`; `nil` if they do not change.
+    /// - Returns: The assignments after `SET`.
+    package static func change(
         _ amounts: KeyValuePairs<Figure, String>,
         failures: String? = nil
     ) -> String {
@@ -136,21 +139,21 @@ enum PushBooks {
 
     // MARK: Ends of pushes
 
-    /// `SET` of an `UPDATE pushes`. One that was cancelled before stays so.
+    /// `SET` of an `UPDATE pushes`. An earlier `finished_at` stays.
     static let cancelled = """
         status = \(PushStatus.cancelled.sql), planner = NULL, updated_at = now(),
         finished_at = coalesce(finished_at, now())
         """
 
-    /// Ends a push that cannot be sent. What is planned of it is left to the caller.
+    /// Ends a push that cannot be sent. The caller ends its planned deliveries.
     ///
     /// - Parameters:
-    ///   - id: Which push.
-    ///   - error: Why; for its record.
-    ///   - standing: Only where it stands so.
-    ///   - planner: Only where it is this session that plans it.
-    ///   - transaction: In which.
-    /// - Returns: The day of its deliveries; `nil` where nothing was changed.
+    ///   - id: The push.
+    ///   - error: The reason, for its record.
+    ///   - standing: The states from which it may fail.
+    ///   - planner: The session that has to be its planner; `nil` for any.
+    ///   - transaction: The transaction.
+    /// - Returns: The day of its deliveries; `nil` if nothing was changed.
     /// - Throws: `PostgresError`.
     static func fail(
         _ id: String,
@@ -174,13 +177,13 @@ enum PushBooks {
     }
 }
 
-// MARK: Words of the statements
+// MARK: SQL literals
 
 extension PushStatus {
-    /// As it stands in a statement.
-    var sql: String { "'\(rawValue)'" }
+    /// The status as a literal in a statement.
+    package var sql: String { "'\(rawValue)'" }
 
-    /// Nobody else is sent to, whatever was planned.
+    /// Whether no further device is sent to, whatever was planned.
     package var isCutShort: Bool {
         switch self {
         case .queued, .scheduled, .planning, .sending, .done: false
@@ -190,21 +193,22 @@ extension PushStatus {
 
     static let unfinished = allCases.filter { !$0.isFinal }
 
-    /// A list for `IN`.
-    static func sql(where isIncluded: (PushStatus) -> Bool) -> String {
+    /// Returns a list for `IN`.
+    package static func sql(where isIncluded: (PushStatus) -> Bool) -> String {
         "(" + allCases.filter(isIncluded).map(\.sql).joined(separator: ", ") + ")"
     }
 }
 
 extension DeliveryState {
-    /// As it stands in a statement. Written out, never a parameter: partial indexes are over the state.
-    var sql: String { String(rawValue) }
+    /// The state as a literal in a statement, never a parameter: partial indexes have it in their
+    /// condition.
+    package var sql: String { String(rawValue) }
 
-    /// Counts of rows by the outcomes, each under its name in the books.
+    /// Counts rows by their outcomes, each under the name of its counter.
     ///
     /// - Parameters:
     ///   - state: SQL of a row's state.
-    ///   - prefix: Of the names.
+    ///   - prefix: The prefix of the names.
     /// - Returns: Columns of a `SELECT`.
     static func counts(by state: String, as prefix: String = "") -> String {
         Outcome.allCases.map { outcome in

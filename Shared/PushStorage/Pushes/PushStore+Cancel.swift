@@ -1,37 +1,38 @@
 import Postgres
 import PushCore
+import Storage
 
 extension PushStore {
     private static let rowsAtOnce = 5000
 
-    /// Cancels a push, and tells the dispatchers. Nobody sends anything of it from then on; what is in
-    /// flight ends as it will. The rows and shards that wait are due at once: a dispatcher claims them,
-    /// and suppresses each delivery for the reason "cancelled", with its outcome on `push.outcomes`
-    /// before it is on the books. Until then it is pending.
+    /// Cancels a push, and notifies the dispatchers. Nothing more of it is sent from then on;
+    /// deliveries in flight end as they would. The rows and shards that wait are due at once: a
+    /// dispatcher claims them, and suppresses each delivery for the reason "cancelled", with its
+    /// outcome on `push.outcomes` before it is in the ledger. Until then it is pending.
     ///
-    /// - Returns: The push as it stands now: cancelled, unless it was over before; `nil` where there
-    ///   is none of that id.
+    /// - Returns: The push as it is now: cancelled, unless it had ended before; `nil` if no push has
+    ///   that id.
     package func cancel(_ pushID: String) async throws -> StoredPush? {
-        if let day = try await end(pushID, untold: false) { try await hastenRows(of: pushID, day) }
+        if let day = try await end(pushID, untold: false) { try await makeRowsDue(of: pushID, day) }
         return try await find(pushID)
     }
 
-    /// Cancels a push of an app that is being deleted: what waits is suppressed here and now, and
+    /// Cancels a push of an app that is being deleted: waiting deliveries are suppressed here, and
     /// nothing of it goes to `push.outcomes`.
-    func cancelUntold(_ pushID: String) async throws {
+    package func cancelWithoutOutcomes(_ pushID: String) async throws {
         if let day = try await end(pushID, untold: true) {
             try await suppressRows(of: pushID, day)
         }
     }
 
-    /// - Returns: The day of its rows; `nil` where it was over before. Of one that was cancelled
-    ///   before, too: whoever did it may have ended in the middle.
+    /// - Returns: The day of its rows; `nil` if it had ended before. The day is also returned for a
+    ///   push that was cancelled before: that call may have stopped in the middle.
     private func end(_ pushID: String, untold: Bool) async throws -> String? {
         guard PushIdentity.isUUID(pushID) else { return nil }
         return try await database.transaction { transaction in
             try await IndexPlan.require(transaction)
-            // Before the push, as in a checkpoint.
-            _ = try await transaction.execute(Self.hastenShards(waits: true), [.uuid(pushID)])
+            // The shards are locked before the push, as in a checkpoint.
+            _ = try await transaction.execute(Self.makeShardsDue(waits: true), [.uuid(pushID)])
             let changed = try await transaction.execute(
                 """
                 UPDATE pushes SET \(PushBooks.cancelled)
@@ -44,13 +45,14 @@ extension PushStore {
             if untold {
                 try await PushLedger.endUnfinished(of: pushID, transaction)
             } else {
-                // Those that were planned meanwhile. Nobody waits for a shard while he holds a push.
-                _ = try await transaction.execute(Self.hastenShards(waits: false), [.uuid(pushID)])
+                // Shards that were planned in the meantime. No transaction waits for a shard while it
+                // holds a push's lock.
+                _ = try await transaction.execute(Self.makeShardsDue(waits: false), [.uuid(pushID)])
             }
             _ = try await transaction.execute(
                 """
-                SELECT pg_notify('\(StorageChannel.cancelled.rawValue)', $1),
-                    pg_notify('\(StorageChannel.shards.rawValue)', '')
+                SELECT pg_notify('\(NotifyChannel.cancelled.rawValue)', $1),
+                    pg_notify('\(NotifyChannel.shards.rawValue)', '')
                 """,
                 [.text(pushID)]
             )
@@ -58,7 +60,7 @@ extension PushStore {
         }
     }
 
-    private static func hastenShards(waits: Bool) -> String {
+    private static func makeShardsDue(waits: Bool) -> String {
         """
         WITH open AS (
             SELECT push_id, shard FROM shards WHERE push_id = $1 AND NOT finished
@@ -69,8 +71,8 @@ extension PushStore {
         """
     }
 
-    /// Makes the rows due that nobody owns, in the order of their targets.
-    private func hastenRows(of pushID: String, _ day: String) async throws {
+    /// Makes the rows without an owner due, in the order of their targets.
+    private func makeRowsDue(of pushID: String, _ day: String) async throws {
         var last: String? = ""
         while let start = last {
             last = try await database.transaction { transaction in
@@ -97,7 +99,7 @@ extension PushStore {
         SELECT max(target) AS last FROM page
         """
 
-    /// Suppresses the rows that nobody owns, in the order of their targets.
+    /// Suppresses the rows without an owner, in the order of their targets.
     func suppressRows(of pushID: String, _ day: String) async throws {
         var last: String? = ""
         while let start = last {

@@ -1,31 +1,32 @@
 import Postgres
 package import PushCore
+import Storage
 
-/// Several pushes that are one to whoever asked for them: they share their event's id, and differ in
-/// its source.
+/// Several pushes that are one send to the client: they share their event's id, and differ in its
+/// source.
 extension PushStore {
-    /// What is kept of one send.
+    /// The stored pushes of one send.
     package struct AcceptedGroup: Sendable, Equatable {
         package var eventID: String
         package var pushes: [String]
     }
 
-    /// How long a send that comes again is taken for the one that was accepted.
+    /// How long a repeated send is recognised as the accepted one.
     package static let repeatsLast = Duration.seconds(600)
 
-    /// Keeps pushes that came over HTTP as one, with the records that will carry them to Kafka:
-    /// all of them, or none.
+    /// Stores the pushes of one send over HTTP, with the records that the relay produces to Kafka: all
+    /// of them, or none.
     ///
     /// - Parameters:
-    ///   - eventID: Of all the pushes.
-    ///   - neighbours: The ids that the same send may have had, or may be getting elsewhere, in
-    ///     the one order in which all that name them do, `eventID` among them; none: it has but one.
+    ///   - eventID: The event id of all the pushes.
+    ///   - neighbours: The ids that the same send may have had, or may be getting elsewhere, in one
+    ///     order that all callers share, `eventID` among them; empty if it has only one.
     ///   - app: The app's id.
-    ///   - pushes: With their records.
+    ///   - pushes: The pushes with their records.
     ///   - maximumWaiting: How many pushes of the app may wait for their time.
-    /// - Returns: The event's id and its pushes'. Where pushes of these events were accepted within
-    ///   `repeatsLast`, which makes it a repeat, those of the first time.
-    /// - Throws: `TooManyWaiting` where more of the app would have to wait for their time than may.
+    /// - Returns: The ids of the event and of its pushes. If pushes of these events were accepted
+    ///   within `repeatsLast`, this is a repeat, and the ids are those of the first send.
+    /// - Throws: `TooManyScheduled` if more pushes of the app would wait for their time than may.
     package func accept(
         group eventID: String,
         neighbours: [String] = [],
@@ -35,7 +36,7 @@ extension PushStore {
     ) async throws -> AcceptedGroup {
         let eventIDs = neighbours.isEmpty ? [eventID] : neighbours
         return try await database.transaction { transaction in
-            // A repeat may be under way at the same time, with other members.
+            // A repeat may run at the same time, with other members.
             for eventID in eventIDs {
                 _ = try await transaction.execute(
                     """
@@ -65,7 +66,7 @@ extension PushStore {
             let waiting = pushes.count { $0.push.releaseAt != nil }
             if waiting > 0, try await Self.waiting(in: app, transaction) + waiting > maximumWaiting
             {
-                throw TooManyWaiting()
+                throw TooManyScheduled()
             }
             for (push, record) in pushes {
                 _ = try await Self.insert(push, record, transaction)

@@ -1,11 +1,12 @@
 import JSON
 import Postgres
 package import PushCore
+import Storage
 
-/// How many deliveries of one push had one end on one platform.
+/// The number of a push's deliveries on one platform, either delivered or not.
 package struct PlatformCount: Sendable, Equatable {
     package let platform: Platform
-    /// Whether the provider took them; otherwise they came to another end.
+    /// Whether the provider accepted them; otherwise they had another outcome.
     package let isDelivered: Bool
     package let count: Int
 
@@ -17,16 +18,16 @@ package struct PlatformCount: Sendable, Equatable {
 }
 
 extension PushStore {
-    /// Where the counts of a push that is over are kept, in its notes: its deliveries are read once.
+    /// The note that stores the counts of a push that has ended: its deliveries are read only once.
     package static let platformsNote = "platforms"
 
-    /// How many deliveries one question may read; those of one push that is over, whatever they are.
+    /// The most deliveries that one call reads; a push that has ended is read whatever its size, if it
+    /// is alone.
     private static let maximumRead = 200_000
 
-    /// The deliveries of pushes that have come to an end, counted by platform, by the push's id.
-    /// Pushes are missing of which nothing is known any more, the deliveries being gone
-    /// (`DELIVERY_RETENTION`), and those that are too large to be counted beside others, or before
-    /// they are over.
+    /// Counts the deliveries that have ended, by platform, by the push's id. Pushes are missing whose
+    /// deliveries are deleted (`DELIVERY_RETENTION`), or that are too large to be counted together with
+    /// others, or before they have ended.
     package func platforms(
         of pushes: [StoredPush]
     ) async throws -> [String: [PlatformCount]] {
@@ -47,7 +48,7 @@ extension PushStore {
         }
         guard !counted.isEmpty else { return counts }
         var found: [String: [PlatformCount]] = [:]
-        // A push that waited for its time has its deliveries on the day of its release.
+        // The deliveries of a push that waited for its time are in the partition of its release.
         let sql = """
             SELECT p.id, d.provider, d.state = $2 AS delivered, count(*) AS count
             FROM all_pushes p CROSS JOIN LATERAL (
@@ -60,7 +61,8 @@ extension PushStore {
             .uuidArray(counted.map(\.id)), .integer(DeliveryState.delivered.rawValue),
             .integer(DeliveryState.pending.rawValue),
         ]
-        // However large, what is over is read once, and may take its time.
+        // A push that has ended is read only once, however large it is, and without the query's time
+        // limit.
         let isLast = counted.count == 1 && counted[0].isOver
         let rows =
             try await isLast
@@ -79,7 +81,7 @@ extension PushStore {
             let found = found[push.id] ?? []
             if found.isEmpty, push.isOver { continue }
             counts[push.id] = found
-            // Whole, and nothing more comes.
+            // The counts are complete and final.
             let sum = found.reduce(0) { $0 + $1.count }
             if push.isOver, sum == push.ledger.targeted { try await keep(found, of: push.id) }
         }
@@ -112,6 +114,6 @@ extension PushStore {
 }
 
 extension StoredPush {
-    /// Whether nothing more becomes of it.
+    /// Whether all its deliveries have ended.
     fileprivate var isOver: Bool { status.isFinal && ledger.isSettled }
 }

@@ -1,10 +1,12 @@
+package import InstallationStorage
 import Postgres
 package import PushCore
+import Storage
 
-/// Pushes as clients see them, who may ask for them as for any class of objects. A client may hide
-/// one; its deliveries stay on the books for as long as those are kept.
+/// Pushes as clients see them: clients query them like any class of objects. A client may hide one; its
+/// deliveries stay in the ledger until their retention ends.
 extension PushStore {
-    /// What `WhereTable.pushRecords` names, beside the columns of a push.
+    /// The columns that `WhereTable.pushRecords` names, beside those of a push.
     private static let records = """
         SELECT p.id, p.app, p.event_source, p.event_id, p.request, p.status, p.error, p.notes,
             p.lane, p.targeted, p.delivered, p.failed, p.expired, p.suppressed, p.in_doubt,
@@ -27,7 +29,7 @@ extension PushStore {
         let source: String
         let condition: String
 
-        /// `nil` where nothing can match.
+        /// Returns `nil` if nothing can match.
         init?(app: String, _ condition: Where) throws(WhereError) {
             compiler = WhereCompiler(app: app, parameters: [.text(app)])
             self.condition = try compiler.pushRecords(condition, as: "n")
@@ -40,9 +42,9 @@ extension PushStore {
         }
     }
 
-    /// The records that a condition selects; without an order, as they came in.
+    /// Returns the records that a condition selects; without an order, as they were received.
     ///
-    /// - Throws: `WhereError` for a field that push records cannot be asked for, `PageTooLarge`.
+    /// - Throws: `WhereError` for a field that push records cannot be queried by, `PageTooLarge`.
     package func query(
         app: String,
         where condition: Where,
@@ -53,7 +55,7 @@ extension PushStore {
         try await page(app: app, where: condition, order: order, limit: limit, skip: skip).whole()
     }
 
-    /// The same as far as one answer goes, or the first `bytes` of it.
+    /// Returns the same records up to the size of one response, or the first `bytes` of it.
     package func page(
         app: String,
         where condition: Where,
@@ -66,19 +68,19 @@ extension PushStore {
         return try PageBound.read(rows, bytes: bytes, Self.push)
     }
 
-    /// Which they are, as far as one answer goes.
+    /// Returns the ids of the records, up to the size of one response.
     package func places(
         app: String,
         where condition: Where,
         order: [SortKey],
         limit: Int,
         skip: Int
-    ) async throws -> ObjectPlaces {
+    ) async throws -> ObjectLocations {
         try PageBound.places(try await rows(app, condition, order, limit, skip, .places("id")))
     }
 
-    /// The first of those that there are of the ids, in their order, as far as `PageBound.partBytes`
-    /// go; one at least.
+    /// Returns the first records that exist of the ids, in their order, up to `PageBound.partBytes`; at
+    /// least one.
     package func part(of ids: [String]) async throws -> ObjectPage<StoredPush> {
         try await PageBound.part(
             of: """
@@ -122,7 +124,7 @@ extension PushStore {
         )
     }
 
-    /// The bytes of one in an answer, in which its data stands twice.
+    /// The bytes of one record in a response, which contains its data twice.
     static let weight = "2 * octet_length(request::text) + octet_length(notes::text)"
 
     package func count(app: String, where condition: Where) async throws -> Int {
@@ -133,8 +135,8 @@ extension PushStore {
         ).first?.integer("count") ?? 0
     }
 
-    /// The pushes that carry this label, those that a client has hidden aside, the latest first. The
-    /// others are there to be counted: only the latest has its request.
+    /// Returns the pushes with this label that no client has hidden, the latest first. Only the latest
+    /// has its request; the others are there to be counted.
     package func find(app: String, label: String) async throws -> [StoredPush] {
         try await database.execute(
             """
@@ -155,7 +157,7 @@ extension PushStore {
 
     /// Hides records from the app's clients.
     ///
-    /// - Returns: How many there were.
+    /// - Returns: How many of them exist.
     package func hide(app: String, ids: [String]) async throws -> Int {
         let ids = Set(ids.filter(PushIdentity.isUUID)).sorted()
         return try await database.transaction { transaction in

@@ -1,11 +1,13 @@
+import InstallationStorage
 import Postgres
 import PushCore
+import Storage
 
-/// Pushes that wait for their time, until somebody releases them.
+/// Pushes that wait for their time, until they are released.
 extension PushStore {
-    /// Those that wait, the next first; `nil`: of all apps.
+    /// Returns the waiting pushes of `app`, or of all apps if it is `nil`, the next first.
     ///
-    /// - Throws: `PageTooLarge`, and otherwise.
+    /// - Throws: `PageTooLarge`, `StorageError`.
     package func scheduled(
         app: String?,
         limit: Int = 100,
@@ -25,9 +27,9 @@ extension PushStore {
         return try PageBound.read(Array(rows), Self.push).whole()
     }
 
-    /// Cancels a push that waits for its time, and only that: there is nothing on the books yet.
+    /// Cancels a push that waits for its time, and only that: its ledger is still empty.
     ///
-    /// - Returns: Whether there was such a push. One that was released is none any more.
+    /// - Returns: Whether there was such a push. A released push does not count.
     package func cancelScheduled(app: String, scheduleID: Int) async throws -> Bool {
         try await database.execute(
             """

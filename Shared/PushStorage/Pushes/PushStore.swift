@@ -1,6 +1,7 @@
 package import JSON
-import Postgres
+package import Postgres
 package import PushCore
+package import Storage
 
 /// A push's record.
 package struct StoredPush: Sendable, Equatable {
@@ -8,49 +9,56 @@ package struct StoredPush: Sendable, Equatable {
     package var app: String
     package var eventSource: String
     package var eventID: String
-    /// As it came.
+    /// The request as it was received.
     package var request: JSONObject
     package var status: PushStatus
-    /// Why it failed as a whole.
+    /// The reason why it failed as a whole.
     package var error: String?
-    /// `unknownFields`: what the request held beyond the contract; `notificationId`: its label.
+    /// `unknownFields`: the fields of the request beyond the contract; `notificationId`: the
+    /// sender's own label.
     package var notes: JSONObject
     /// 0: devices named one by one; 1: a broadcast.
     package var lane: Int
     package var ledger: Ledger
-    /// How many readers of the secure payload that it rings for have read it. Beside the balance: who
-    /// reads may have heard of it otherwise.
+    /// How many readers have read the secure payload that it announces. Not part of the ledger's
+    /// sum: a reader may have learned of the payload in another way.
     package var confirmed = 0
-    /// What devices have reported of it, where somebody asked (`ReceiptStore.added`); beside the balance.
+    /// The counts of devices' receipts, filled only by `ReceiptStore.added`; not part of the ledger's sum.
     package var receipts = ReceiptCounts()
-    /// Why deliveries failed, the most frequent first; fewer than `failed` where a dispatcher of an
-    /// older version took part.
+    /// The reasons why deliveries failed, the most frequent first; fewer than `failed` if a dispatcher
+    /// of an older version took part.
     package var failures: [FailureCount] = []
-    /// How far a broadcast is; `nil` where nobody asked, or there are no shards.
+    /// The progress of a broadcast; `nil` if it was not requested, or there are no shards.
     package var progress: ShardProgress?
     package var expiresAt: Instant?
-    /// When it is released, or was; `nil` where it did not wait for a time.
+    /// The time at which it is or was released; `nil` if it did not wait for a time.
     package var releaseAt: Instant?
-    /// What LeanCloud's clients name a scheduled push by.
+    /// The id of a scheduled push for LeanCloud's clients.
     package var scheduleID: Int?
-    /// When it came in.
+    /// The time at which it was received.
     package var createdAt: Instant
     package var updatedAt: Instant
     package var finishedAt: Instant?
 }
 
-/// How far the shards of a broadcast are, in members. They are counted as planning goes on.
+/// The progress of a broadcast's shards, in members. `expected` grows while the push is being planned.
 package struct ShardProgress: Sendable, Equatable {
     package var shards: Int
-    /// Those that are over, or were cancelled.
+    /// The shards that have ended, or were cancelled.
     package var finishedShards: Int
     package var expected: Int
-    /// Those that were sent to, and written down.
+    /// The members whose deliveries are recorded.
     package var recorded: Int
 }
 
 package struct PushStore: Sendable {
     let database: Database
+
+    package init(
+        database: Database
+    ) {
+        self.database = database
+    }
 
     static let columns = """
         id, app, event_source, event_id, request, status, error, notes, lane, targeted, delivered,
@@ -59,16 +67,16 @@ package struct PushStore: Sendable {
         schedule_id, coalesce(accepted_at, created_at) AS created_at, updated_at, finished_at
         """
 
-    /// Keeps a push that came over HTTP and the record that will carry it to Kafka, in one
-    /// transaction: accepted means kept.
+    /// Stores a push that came over HTTP and the record that the relay produces to Kafka, in one
+    /// transaction: an accepted push is durable.
     ///
-    /// A request key of the last five minutes names a push that was accepted then: the same again is
-    /// a repeat, and is not sent.
+    /// A request key names a push that was accepted in the last five minutes: another push with it is a
+    /// repeat, and is not sent.
     ///
-    /// - Returns: The push's record. Where the id, or the request key, is known already it is that of
-    ///   the first time.
-    /// - Throws: `TooManyWaiting` where it would have to wait for its time, beside as many others of
-    ///   the app as may.
+    /// - Returns: The push's record. If the id, or the request key, exists already, it is that of the
+    ///   first push.
+    /// - Throws: `TooManyScheduled` if the push is scheduled and the maximum of the app's pushes is
+    ///   waiting already.
     package func accept(
         _ push: NewPush,
         record: OutgoingRecord,
@@ -84,7 +92,7 @@ package struct PushStore: Sendable {
             if push.releaseAt != nil, let maximumWaiting,
                 try await Self.waiting(in: push.app, transaction) >= maximumWaiting
             {
-                throw TooManyWaiting()
+                throw TooManyScheduled()
             }
             if let fresh = try await Self.insert(push, record, transaction) { return fresh }
             let known = try await transaction.execute(
@@ -98,22 +106,22 @@ package struct PushStore: Sendable {
         }
     }
 
-    /// - Returns: `nil` where the id is known already.
+    /// - Returns: `nil` if the id exists already.
     static func insert(
         _ push: NewPush,
         _ record: OutgoingRecord,
         _ transaction: PostgresTransaction
     ) async throws -> StoredPush? {
         let results = try await transaction.pipeline([
-            ErasedNames.passBarrier(of: [push.app]), insertion(of: push),
+            ErasureFence.passBarrier(of: [push.app]), insertion(of: push),
         ])
         guard let row = results[1].first else { return nil }
         try await OutboxStore.append([record], transaction)
         return try Self.push(row)
     }
 
-    /// SQL that keeps a push, and gives its row; none where the id is known already.
-    static func insertion(of push: NewPush) -> (sql: String, parameters: [PostgresValue]) {
+    /// Returns SQL that stores a push and returns its row; no row if the id exists already.
+    package static func insertion(of push: NewPush) -> (sql: String, parameters: [PostgresValue]) {
         (
             """
             INSERT INTO pushes (id, app, event_source, event_id, request, status, notes, lane,
@@ -134,7 +142,7 @@ package struct PushStore: Sendable {
         )
     }
 
-    /// Makes the request key the push's.
+    /// Assigns the request key to the push.
     ///
     /// - Returns: The push that has it already.
     private static func claim(
@@ -169,11 +177,11 @@ package struct PushStore: Sendable {
         return try Self.push(row)
     }
 
-    /// Beside the sources that events name, in the table that keeps their keys.
+    /// The source of request keys, distinct from those of events, as both are in one table.
     private static let requestKeySource = "carillon/req_id"
 
-    /// How many pushes of an app wait for their time. Who asks keeps others from adding to them
-    /// until his transaction ends.
+    /// Returns how many pushes of an app wait for their time. The lock keeps other transactions from
+    /// adding some until this one ends.
     static func waiting(
         in app: String,
         _ transaction: PostgresTransaction
@@ -191,7 +199,7 @@ package struct PushStore: Sendable {
         return try results[1].first?.integer("count") ?? 0
     }
 
-    /// A push, with the progress of its shards.
+    /// Returns a push, with the progress of its shards.
     package func find(_ id: String) async throws -> StoredPush? {
         guard PushIdentity.isUUID(id) else { return nil }
         return try await database.execute(
@@ -202,7 +210,7 @@ package struct PushStore: Sendable {
 
     private static let shardColumns = "shards, shards_finished, shards_expected, shards_recorded"
 
-    // What a shard counts beyond its rows: those that it has still to record, or that were cancelled.
+    // The last two count the members without a row of their own: not recorded yet, or cancelled.
     private static let withShards = """
         FROM all_pushes p CROSS JOIN LATERAL (
             SELECT count(*) AS shards,
@@ -229,7 +237,7 @@ package struct PushStore: Sendable {
         return push
     }
 
-    /// Pushes whose ids begin so, by their ids.
+    /// Returns the pushes whose ids begin so, ordered by their ids.
     package func find(beginning: String, limit: Int) async throws -> [StoredPush] {
         guard let range = PushIdentity.range(beginning: beginning) else { return [] }
         return try await database.execute(
@@ -238,7 +246,7 @@ package struct PushStore: Sendable {
         ).rows.map(Self.push)
     }
 
-    /// The pushes that an event became: more than one where several apps or sources use the id.
+    /// Returns the pushes of an event: more than one if several apps or sources use its id.
     package func find(eventID: String, app: String? = nil) async throws -> [StoredPush] {
         try await database.execute(
             """
@@ -250,7 +258,7 @@ package struct PushStore: Sendable {
         ).rows.map(Self.push)
     }
 
-    /// The latest of an app.
+    /// Returns the latest pushes of an app.
     package func list(app: String, limit: Int = 100, skip: Int = 0) async throws -> [StoredPush] {
         try await database.execute(
             """
@@ -261,7 +269,8 @@ package struct PushStore: Sendable {
         ).rows.map(Self.push)
     }
 
-    /// Those of the ids that there are: what a claimed delivery is rendered from.
+    /// Returns the pushes with these ids, without those that do not exist. Claimed deliveries are rendered
+    /// from them.
     package func find(_ ids: Set<String>) async throws -> [String: StoredPush] {
         let rows = try await database.execute(
             "SELECT \(Self.columns) FROM all_pushes WHERE id = ANY ($1::uuid[])",
@@ -270,18 +279,18 @@ package struct PushStore: Sendable {
         return Dictionary(try rows.map(Self.push).map { ($0.id, $0) }) { first, _ in first }
     }
 
-    /// Ends a push that cannot be sent at all. What was planned of it and not sent yet becomes
+    /// Ends a push that cannot be sent at all. Its planned deliveries that were not sent yet become
     /// suppressed, as when it is cancelled.
     ///
     /// - Parameters:
-    ///   - id: Which push.
-    ///   - error: Why; for its record.
-    ///   - planner: The session that plans it: nothing is changed where it is another's by now.
+    ///   - id: The push.
+    ///   - error: The reason, for its record.
+    ///   - planner: The session that plans it: nothing is changed if another session does so by now.
     /// - Throws: `StorageError`.
     package func fail(_ id: String, error: String, planner: Int? = nil) async throws {
         let day = try await database.transaction { transaction in
             try await IndexPlan.require(transaction)
-            // Before the push, as in a checkpoint.
+            // The shards are locked before the push, as in a checkpoint.
             _ = try await transaction.execute(
                 """
                 SELECT shard FROM shards WHERE push_id = $1 AND NOT finished
@@ -293,7 +302,7 @@ package struct PushStore: Sendable {
             guard let day = failed else { return String?.none }
             try await PushLedger.endUnfinished(of: id, transaction)
             _ = try await transaction.execute(
-                "SELECT pg_notify('\(StorageChannel.cancelled.rawValue)', $1)",
+                "SELECT pg_notify('\(NotifyChannel.cancelled.rawValue)', $1)",
                 [.text(id)]
             )
             return day
@@ -301,8 +310,9 @@ package struct PushStore: Sendable {
         if let day { try await suppressRows(of: id, day) }
     }
 
-    /// A push with its rows counted, and the members of its shards that have none, all at one moment:
-    /// what the books are held against. `invalidTokens` is no sum of rows and stays 0 in the count.
+    /// Returns a push, and counts to compare its ledger with: its delivery rows, and the shard members that
+    /// have no row. All are read in one snapshot. `invalidTokens` is not a sum of rows and
+    /// stays 0 in the count.
     package func audit(_ id: String) async throws -> (push: StoredPush, counted: Ledger)? {
         let result = try await database.execute(
             """
@@ -368,7 +378,7 @@ package struct PushStore: Sendable {
     }
 }
 
-/// As many scheduled pushes as an app may have wait already.
-package struct TooManyWaiting: Error, Equatable, Sendable {
+/// Thrown if the maximum of an app's scheduled pushes is waiting already.
+package struct TooManyScheduled: Error, Equatable, Sendable {
     package init() {}
 }

@@ -7,6 +7,7 @@ import PushCore
 import PushEvents
 import PushStorage
 import ServiceKit
+import Storage
 import Support
 import Testing
 
@@ -87,7 +88,7 @@ struct OutboxRelayTests {
                         source: "test",
                         id: "event-\(number)"
                     ),
-                    tellsID: false,
+                    includesPushID: false,
                     now: .now()
                 )
             }
@@ -146,7 +147,7 @@ struct OutboxRelayTests {
             let judged = try acceptance.judge(
                 ["channels": ["news"], "data": ["alert": "Ring"]],
                 .anonymous(app: StorageFixture.app, source: "test"),
-                tellsID: false,
+                includesPushID: false,
                 now: .now()
             )
             _ = try await acceptance.accept(judged)

@@ -1,1 +1,1 @@
-../../../../Shared/Door/BodyCredentials.swift
+../../../../Shared/Gateway/BodyCredentials.swift

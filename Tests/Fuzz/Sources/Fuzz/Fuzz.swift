@@ -78,7 +78,6 @@ func require(_ holds: Bool, _ promise: @autoclosure () -> String) {
 /// Runs it, and again where it took longer than so many bytes may: a busy machine is no hostile input.
 func within(_ count: Int, _ body: () -> Void) {
     let bound = Duration.milliseconds(2) + .microseconds(4 * count)
-    let clock = ContinuousClock()
-    for _ in 0..<5 where clock.measure(body) < bound { return }
+    for _ in 0..<5 where processorTime(body) < bound { return }
     fatalError("\(count) bytes take longer than \(bound)")
 }

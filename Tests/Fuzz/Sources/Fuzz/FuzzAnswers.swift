@@ -103,14 +103,14 @@ private func judge(_ answer: MPNSAnswer, _ now: Instant) {
     judge(answer.answer, now)
     guard let wait = answer.holdsChannel else { return }
     require((0...day) ~= wait.wholeMilliseconds, "a channel is left alone for too long")
-    var channels = MPNSChannels()
+    var channels = MPNSChannelThrottle()
     channels.hold("c", for: wait, now: now)
     let left = channels.admit("c", isAuthenticated: true, now: now)?.wholeMilliseconds ?? 0
     require((0...day) ~= left, "a channel is left alone for too long")
 }
 
 private func judge(_ grant: Result<AccessTokenGrant, TokenRefusal>, _ now: Instant) {
-    var rule = AccessTokenRule()
+    var rule = AccessTokenPolicy()
     _ = rule.decision(at: now.milliseconds)
     switch grant {
     case .success(let grant):

@@ -26,7 +26,7 @@ func fuzzSecure(_ bytes: [UInt8]) {
 private func fuzzNotification(_ bytes: [UInt8]) {
     guard let wanted = try? NewNotification(bytes) else { return }
     require(!wanted.payload.isEmpty && !wanted.identity.isEmpty, "nothing, or nobody's, is taken")
-    let ring = SecureRing(
+    let ring = SecurePush(
         id: "12",
         identity: wanted.identity,
         tag: wanted.tag,
@@ -43,7 +43,7 @@ private func fuzzNotification(_ bytes: [UInt8]) {
     let toast = request.native.wns?["body"]?.string ?? ""
     require(toast.utf8.count <= 5000, "\(text) makes a toast of \(toast.utf8.count) bytes")
     require(
-        SecureRing.xml(text).unicodeScalars.allSatisfy { scalar in
+        SecurePush.xml(text).unicodeScalars.allSatisfy { scalar in
             scalar.value >= 0x20 || scalar == "\t" || scalar == "\n"
         },
         "\(text) is no text of XML"

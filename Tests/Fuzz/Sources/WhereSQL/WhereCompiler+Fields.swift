@@ -1,1 +1,1 @@
-../../../../Shared/PushStorage/Where/WhereCompiler+Fields.swift
+../../../../Shared/InstallationStorage/Where/WhereCompiler+Fields.swift

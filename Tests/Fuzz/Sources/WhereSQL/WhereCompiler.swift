@@ -1,1 +1,1 @@
-../../../../Shared/PushStorage/Where/WhereCompiler.swift
+../../../../Shared/InstallationStorage/Where/WhereCompiler.swift

@@ -1,1 +1,1 @@
-../../../../Shared/PushStorage/Where/WherePattern+Postgres.swift
+../../../../Shared/InstallationStorage/Where/WherePattern+Postgres.swift

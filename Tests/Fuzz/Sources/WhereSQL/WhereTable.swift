@@ -1,1 +1,1 @@
-../../../../Shared/PushStorage/Where/WhereTable.swift
+../../../../Shared/InstallationStorage/Where/WhereTable.swift

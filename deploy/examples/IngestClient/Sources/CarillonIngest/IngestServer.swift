@@ -48,7 +48,7 @@ public struct IngestServer: Sendable {
         let body: Data
         let response: URLResponse
         do {
-            (body, response) = try await session.data(for: request)
+            (body, response) = try await data(for: request)
         } catch {
             if Task.isCancelled { throw CancellationError() }
             return .unavailable(after: nil, "no answer: \(error.localizedDescription)")
@@ -77,6 +77,53 @@ public struct IngestServer: Sendable {
             let text = String(decoding: body.prefix(300), as: UTF8.self)
             return .rejected("\(response.statusCode) \(text)")
         }
+    }
+}
+
+extension IngestServer {
+    /// Does what `URLSession.data(for:)` does. On Linux that one never returns if it is cancelled while it
+    /// starts its request.
+    private func data(for request: URLRequest) async throws -> (Data, URLResponse) {
+        let cancellation = Cancellation()
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                cancellation.start(
+                    session.dataTask(with: request) { body, response, error in
+                        if let body, let response {
+                            continuation.resume(returning: (body, response))
+                        } else {
+                            continuation.resume(throwing: error ?? URLError(.unknown))
+                        }
+                    }
+                )
+            }
+        } onCancel: {
+            cancellation.cancel()
+        }
+    }
+}
+
+/// Cancels a request whether it was started before or is started later.
+private final class Cancellation: @unchecked Sendable {
+    private let lock = NSLock()
+    private var request: URLSessionTask?
+    private var isCancelled = false
+
+    func start(_ request: URLSessionTask) {
+        let isLate = lock.withLock {
+            self.request = request
+            return isCancelled
+        }
+        request.resume()
+        if isLate { request.cancel() }
+    }
+
+    func cancel() {
+        let request = lock.withLock {
+            isCancelled = true
+            return self.request
+        }
+        request?.cancel()
     }
 }
 

@@ -1,0 +1,118 @@
+import EventLoop
+import Glibc
+import Kafka
+import PushEvents
+import PushProviders
+import PushStorage
+import ServiceKit
+import ServiceShell
+import Storage
+
+/// The dispatcher's connections to Postgres, Kafka and the providers.
+struct DispatcherConnections {
+    let database: PushDatabase
+    /// The sessions' own connections.
+    let sessions: PushDatabase
+    /// The application name of only this process' connections: they are ended with its session.
+    let connectionsName: String
+    let producer: KafkaProducer
+    let events: RecordSource
+    /// The records of `PUSH_RC`, in a group of its own: it begins at the offsets of the dispatcher's
+    /// own group, which read the topic in earlier versions.
+    let configEvents: RecordSource
+    /// The changes of datasets, in a group of their own.
+    let changes: RecordSource
+    let providers: ProviderClients
+    private let loop: EventLoop
+
+    init(_ configuration: DispatcherConfiguration, _ runtime: ServiceRuntime) throws {
+        loop = runtime.mainLoop
+        connectionsName = "carillon-dispatcher " + String(UInt64.random(in: 0 ... .max), radix: 36)
+        let common = configuration.common
+        var storage = common.database
+        storage.connections = 11
+        storage.applicationName = connectionsName
+        // Less than the lease, so that the locks of a stopped replica end before its lease does.
+        storage.idleTransactionTimeout = .seconds(SessionStore.leaseSeconds / 2)
+        database = PushDatabase(
+            storage,
+            keys: common.keys,
+            on: loop,
+            log: runtime.log,
+            metrics: runtime.metrics
+        )
+        storage.connections = 2
+        sessions = PushDatabase(storage, clock: database.clock, on: loop, log: runtime.log)
+        producer = try KafkaProducer(
+            common.kafka,
+            on: loop,
+            log: runtime.log,
+            metrics: runtime.metrics
+        )
+        events = try RecordSource(
+            .dispatcher,
+            under: configuration.groupID,
+            common,
+            maximumBatch: max(1, min(500, configuration.inFlight / 8)),
+            in: runtime
+        )
+        configEvents = try RecordSource(
+            .pushConfig,
+            under: configuration.groupID,
+            common,
+            maximumBatch: max(1, min(100, configuration.inFlight / 8)),
+            maximumOutstanding: 1000,
+            maximumOutstandingBytes: 8 << 20,
+            in: runtime
+        )
+        changes = try RecordSource(
+            .pushSync,
+            under: configuration.groupID,
+            common,
+            maximumBatch: 1000,
+            in: runtime
+        )
+        var providers = configuration.providers
+        providers.streamWaits = EventStages(runtime.metrics)[.onTheWire]
+        self.providers = try ProviderClients(
+            providers,
+            on: loop,
+            log: runtime.log,
+            clock: database.clock
+        )
+    }
+
+    /// The parts that deliveries are written to: these stop after the deliveries have.
+    var stores: [any ServicePart] {
+        let (database, producer, sessions, loop) = (database, producer, sessions, loop)
+        return [
+            Part(
+                "postgres",
+                notReady: database.notReadyReason,
+                warning: database.warning,
+                endedBy: SchemaTooNew.self
+            ) { try await database.run() },
+            Part("kafka producer", notReady: producer.notReadyReason) { try await producer.run() },
+            Part("sessions' connections") {
+                await loop.untilCancelled()
+                await sessions.close()
+            },
+        ]
+    }
+
+    var providersPart: Part {
+        let (providers, loop) = (providers, loop)
+        return Part("providers") {
+            await loop.untilCancelled()
+            loop.execute { providers.close() }
+        }
+    }
+}
+
+/// Returns the name of this process in `dispatchers`.
+func hostName() -> String {
+    var bytes = [CChar](repeating: 0, count: 256)
+    guard unsafe gethostname(&bytes, bytes.count - 1) == 0 else { return "dispatcher" }
+    let name = bytes.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }
+    return String(decoding: name, as: UTF8.self) + ":\(getpid())"
+}

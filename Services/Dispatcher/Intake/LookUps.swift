@@ -1,0 +1,113 @@
+import EventLoop
+import PushCore
+import PushStorage
+import Storage
+
+/// How many of the pushes that wait are looked up now. Pure: no clock, no I/O.
+///
+/// An idle process looks up at once. A busy one takes what has come when the last look-up returns: the more
+/// there is to do, the larger is a look-up, and the less each push costs.
+enum IntakePace {
+    /// The weight of one look-up: its reply is read in one turn of the loop.
+    static let limit = 500
+    /// Devices that weigh as much as a push.
+    private static let devicesOfOne = 8
+
+    /// - Parameter devices: That a push names.
+    /// - Returns: What its look-up weighs.
+    static func weight(devices: Int) -> Int {
+        max(1, (devices + devicesOfOne - 1) / devicesOfOne)
+    }
+
+    /// - Parameters:
+    ///   - waiting: The weight of those that wait.
+    ///   - underWay: Look-ups that are under way.
+    /// - Returns: At most which weight; 0: they wait for a look-up that is under way.
+    static func take(of waiting: Int, underWay: Int) -> Int {
+        switch underWay {
+        case 0: min(waiting, limit)
+        case 1 where waiting >= limit: limit
+        default: 0
+        }
+    }
+}
+
+/// Looks up the pushes of many batches together. A batch with a push that names its devices by a field is looked
+/// up by itself: that may take as long as it is given, and the others do not wait for it.
+///
+/// Confined to the loop.
+final class LookUps: @unchecked Sendable {
+    typealias LookUp = @Sendable ([NewPush]) async throws -> [LookedUpPush]
+
+    private struct Entry {
+        let pushes: [NewPush]
+        let weight: Int
+        let waiter: CheckedContinuation<[LookedUpPush], any Error>
+    }
+
+    private let lookUp: LookUp
+    private let loop: EventLoop
+    private var entries: [Entry] = []
+    /// The weight of `entries`.
+    private var waiting = 0
+    private var underWay = 0
+
+    /// - Parameters:
+    ///   - loop: The process' main loop.
+    ///   - lookUp: Looks up pushes, each of which is there once.
+    init(on loop: EventLoop, _ lookUp: @escaping LookUp) {
+        self.loop = loop
+        self.lookUp = lookUp
+    }
+
+    /// - Parameter pushes: None of which is being looked up.
+    /// - Returns: What was found, in their order.
+    /// - Throws: What `lookUp` throws; a fault of the values only where they are of this batch.
+    nonisolated(nonsending) func callAsFunction(
+        _ pushes: [NewPush]
+    ) async throws -> [LookedUpPush] {
+        if pushes.contains(where: \.namesByField) { return try await lookUp(pushes) }
+        let weight = pushes.reduce(0) { $0 + IntakePace.weight(devices: $1.namedCount) }
+        return try await withCheckedThrowingContinuation { waiter in
+            entries.append(Entry(pushes: pushes, weight: weight, waiter: waiter))
+            waiting += weight
+            begin()
+        }
+    }
+
+    /// Begins a look-up, if it is time for one.
+    private func begin() {
+        let limit = IntakePace.take(of: waiting, underWay: underWay)
+        guard limit > 0 else { return }
+        var (taken, weight) = (0, 0)
+        for entry in entries {
+            guard taken == 0 || weight + entry.weight <= limit else { break }
+            taken += 1
+            weight += entry.weight
+        }
+        let batches = Array(entries.prefix(taken))
+        entries.removeFirst(taken)
+        waiting -= weight
+        underWay += 1
+        Task(executorPreference: loop) {
+            await self.perform(batches)
+            self.underWay -= 1
+            self.begin()
+        }
+    }
+
+    private nonisolated(nonsending) func perform(_ entries: [Entry]) async {
+        do {
+            var found = try await lookUp(entries.flatMap(\.pushes))[...]
+            for entry in entries {
+                entry.waiter.resume(returning: Array(found.prefix(entry.pushes.count)))
+                found = found.dropFirst(entry.pushes.count)
+            }
+        } catch let error as StorageError where error.isOfTheValues && entries.count > 1 {
+            // One batch's fault is not another's.
+            for entry in entries { await perform([entry]) }
+        } catch {
+            for entry in entries { entry.waiter.resume(throwing: error) }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+import PushStorage
+import Storage
+
+/// The retries of failed releases of scheduled pushes: fewer pushes at a time until the one that cannot
+/// be released is alone, then that one page by page, and if that does not help, it is retried after a
+/// backoff, so that it blocks no other. Pure: no clock, no I/O.
+struct ReleaseRetries {
+    private struct Rest {
+        var count = 0
+        var until: ContinuousClock.Instant
+    }
+
+    private static let batchLimit = 100
+    /// The most entries at once; another replica may release a push.
+    private static let maximumPushes = 1000
+    private static let shortestRest = 1000
+    private static let longestRest = 60_000
+
+    /// The most pushes that are released at once.
+    private(set) var limit = batchLimit
+    /// The pushes of which nothing is planned at once.
+    private(set) var inPages: Set<String> = []
+    private var rests: [String: Rest] = [:]
+
+    func resting(at now: ContinuousClock.Instant) -> [String] {
+        rests.filter { $0.value.until > now }.map(\.key)
+    }
+
+    /// Notes that several pushes together could not be released.
+    ///
+    /// - Returns: `false` if there was only one already.
+    mutating func shrink() -> Bool {
+        guard limit > 1 else { return false }
+        limit = max(1, limit / 10)
+        return true
+    }
+
+    /// Notes released pushes. `isAll` says that nothing more is due, so that the search for the one has
+    /// ended.
+    mutating func released(_ pushIDs: [String], isAll: Bool) {
+        for id in pushIDs {
+            inPages.remove(id)
+            rests[id] = nil
+        }
+        if isAll { limit = Self.batchLimit }
+    }
+
+    mutating func add(_ error: UnreleasablePush, at now: ContinuousClock.Instant) {
+        if inPages.count + rests.count >= Self.maximumPushes { (inPages, rests) = ([], [:]) }
+        if error.cause.isStatementTimeout, inPages.insert(error.id).inserted { return }
+        var rest = rests[error.id] ?? Rest(until: now)
+        rest.count += 1
+        let wait = min(Self.longestRest, Self.shortestRest << min(rest.count - 1, 10))
+        rest.until = now + .milliseconds(wait)
+        rests[error.id] = rest
+    }
+}

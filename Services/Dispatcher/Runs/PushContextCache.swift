@@ -1,0 +1,117 @@
+import PushStorage
+import Storage
+
+/// A cache of the contexts of the latest pushes, within a budget of memory: weighed, not counted, since
+/// one may be a thousand times another.
+///
+/// Two generations: a context that is looked up moves to the young one; when that holds half of the
+/// budget it becomes the old one, and the previous old one is evicted. A context that is still in use
+/// is found for as long as it is, so that its pace stays one for all.
+///
+/// Confined to the dispatcher's loop.
+final class PushContextCache: PushContextOwner, @unchecked Sendable {
+    /// The approximate bytes that all cached contexts may take, templates included.
+    static let budgetBytes = 64 << 20
+    private static let halfBytes = budgetBytes / 2
+
+    private struct Generation {
+        private(set) var contexts: [String: PushContext] = [:]
+        private(set) var weightBytes = 0
+
+        mutating func add(_ context: PushContext) {
+            contexts[context.pushID] = context
+            weightBytes += context.weightBytes
+        }
+
+        mutating func remove(_ id: String) -> PushContext? {
+            guard let context = contexts.removeValue(forKey: id) else { return nil }
+            weightBytes -= context.weightBytes
+            return context
+        }
+
+        /// - Returns: Whether it is one of these.
+        mutating func grew(_ context: PushContext, by bytes: Int) -> Bool {
+            guard contexts[context.pushID] === context else { return false }
+            weightBytes += bytes
+            return true
+        }
+    }
+
+    private struct InUse {
+        weak var context: PushContext?
+    }
+
+    private let database: PushDatabase
+    private var young = Generation()
+    private var old = Generation()
+    private var inUse: [String: InUse] = [:]
+    private var inUseLimit = 1024
+
+    init(database: PushDatabase) { self.database = database }
+
+    /// The approximate bytes of memory of the cached contexts.
+    var weightBytes: Int { young.weightBytes + old.weightBytes }
+
+    func remember(_ context: PushContext) {
+        _ = young.remove(context.pushID)
+        _ = old.remove(context.pushID)
+        inUse[context.pushID] = InUse(context: context)
+        if inUse.count > inUseLimit {
+            inUse = inUse.filter { $0.value.context != nil }
+            inUseLimit = max(1024, inUse.count * 2)
+        }
+        context.weigh()
+        context.keeper = self
+        young.add(context)
+        trim()
+    }
+
+    /// Adds the weight of a template that a context has rendered.
+    func grew(_ context: PushContext, by bytes: Int) {
+        guard young.grew(context, by: bytes) || old.grew(context, by: bytes) else { return }
+        trim()
+    }
+
+    private func trim() {
+        if young.weightBytes > Self.halfBytes {
+            old = young
+            young = Generation()
+        }
+        // A single context may exceed that.
+        if old.weightBytes > Self.halfBytes, weightBytes > Self.budgetBytes { old = Generation() }
+    }
+
+    private func known(_ id: String) -> PushContext? {
+        if let context = young.contexts[id] { return context }
+        if let context = old.remove(id) {
+            young.add(context)
+            trim()
+            return context
+        }
+        return inUse[id]?.context
+    }
+
+    /// Returns the contexts of these pushes. One without a record renders nothing.
+    func load(_ ids: Set<String>) async throws -> [String: PushContext] {
+        var found: [String: PushContext] = [:]
+        var missing: Set<String> = []
+        for id in ids {
+            if let context = known(id) { found[id] = context } else { missing.insert(id) }
+        }
+        guard !missing.isEmpty else { return found }
+        let records = try await database.pushes.find(missing)
+        for id in missing {
+            // Another task may have loaded it in the meantime; its pace is one for all.
+            if let context = known(id) {
+                found[id] = context
+                continue
+            }
+            let context =
+                records[id].map(PushContext.init)
+                ?? PushContext(pushID: id, eventID: "", source: "", request: nil)
+            found[id] = context
+            remember(context)
+        }
+        return found
+    }
+}

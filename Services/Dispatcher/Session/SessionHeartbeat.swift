@@ -1,0 +1,133 @@
+import EventLoop
+import Observability
+import PushCore
+import PushStorage
+import ServiceKit
+
+/// Renews the lease of this process' session. `sessionReaper` ends expired sessions.
+///
+/// Authority: the session's id. It is opened when the database can be used, renewed every two seconds,
+/// and given up the moment its lease could have ended in the table; `SessionLease` decides that, and
+/// `DeliveryEngine` is notified.
+///
+/// It has connections of its own: on the others a heartbeat could wait behind a statement that waits
+/// for a lock, longer than the lease.
+///
+/// Shutdown: closes the session, which releases what it still owns. It comes before all parts that work
+/// under the session, so it is stopped after them.
+actor SessionHeartbeat: ServicePart {
+    nonisolated let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe loop.asUnownedSerialExecutor()
+    }
+
+    nonisolated let name = "session"
+    private nonisolated let trouble = Trouble()
+    nonisolated func notReadyReason() -> String? { trouble.reason }
+
+    private static let beat: Duration = .seconds(2)
+    private static let noSession = "no session yet"
+
+    private let sessions: SessionStore
+    private let host: String
+    /// The application name of this process' connections.
+    private let connections: String
+    private let log: Log
+    /// The engine, which works under the session.
+    private let engine: DeliveryEngine
+    private var state = SessionLease(
+        leaseMilliseconds: Int64(SessionStore.leaseSeconds) * 1000
+    )
+
+    init(
+        sessions: SessionStore,
+        engine: DeliveryEngine,
+        host: String,
+        connections: String,
+        runtime: ServiceRuntime
+    ) {
+        loop = runtime.mainLoop
+        self.sessions = sessions
+        self.engine = engine
+        self.host = host
+        self.connections = connections
+        log = runtime.log
+        trouble.set(Self.noSession)
+    }
+
+    func run() async throws {
+        let ticker = loop.schedule(after: .milliseconds(200), every: .milliseconds(200)) {
+            self.assumeIsolated { $0.tick() }
+        }
+        while !Task.isCancelled {
+            await beatOnce()
+            try? await loop.sleep(for: state.id == nil ? .milliseconds(250) : Self.beat)
+        }
+        ticker.cancel()
+        await close()
+    }
+
+    private func tick() {
+        Task(executorPreference: loop) { await self.apply(.tick(now: .now())) }
+    }
+
+    private func beatOnce() async {
+        let asked = MonotonicInstant.now()
+        do {
+            // A task that found a row of another owner has notified the engine already.
+            if let id = state.id, engine.session.current == nil {
+                try await sessions.end(id)
+                await apply(.renewed(id: id, isHeld: false, asked: asked))
+            }
+            if let id = state.id {
+                let isHeld = try await sessions.heartbeat(id)
+                await apply(.renewed(id: id, isHeld: isHeld, asked: asked))
+            }
+            if state.id == nil, !Task.isCancelled {
+                let asked = MonotonicInstant.now()
+                let id = try await sessions.open(name: host, connections: connections)
+                await apply(.opened(id: id, asked: asked))
+            }
+        } catch {
+            log.debug("lease not renewed", [.error: .string("\(error)")])
+        }
+    }
+
+    private func apply(_ event: SessionLease.Event) async {
+        switch state.event(event) {
+        case .nothing: break
+        case .begin(let id):
+            log.info("session opened", [.session: .integer(id)])
+            trouble.clear(Self.noSession)
+            await engine.begin(session: id)
+        case .abandon(let id):
+            log.warning(
+                "session lost; its deliveries are released",
+                [.session: .integer(id)]
+            )
+            trouble.set(Self.noSession)
+            await engine.abandon(session: id)
+        }
+    }
+
+    /// Releases what was not finished, uncounted. If the database is unreachable, the session expires.
+    private func close() async {
+        guard let id = state.id else { return }
+        _ = state.event(.closed)
+        let (sessions, log) = (sessions, log)
+        // In a task of its own: this one is cancelled, and its calls would be, too.
+        let closing = Task(executorPreference: loop) {
+            do {
+                try await sessions.close(id)
+                log.info("session closed", [.session: .integer(id)])
+            } catch {
+                log.warning(
+                    "session not closed; it expires with its lease",
+                    [.session: .integer(id), .error: .string("\(error)")]
+                )
+            }
+        }
+        await closing.value
+        await engine.abandon(session: id)
+    }
+}

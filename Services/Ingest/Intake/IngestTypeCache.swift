@@ -1,0 +1,123 @@
+import Apps
+import EventLoop
+import IngestStorage
+import JSON
+import JSONSchema
+import Observability
+import PushCore
+import Storage
+
+/// A type of objects, as intake caches it.
+final class KnownType: Sendable {
+    let name: String
+    /// `schema.version` of its records.
+    let version: Int
+    let schema: ObjectSchema
+    let builtIn: BuiltInIngestType?
+
+    init(name: String, version: Int, schema: ObjectSchema, builtIn: BuiltInIngestType?) {
+        self.name = name
+        self.version = version
+        self.schema = schema
+        self.builtIn = builtIn
+    }
+}
+
+/// A cache of the types of apps. Entries may be stale for a few seconds; for ten minutes while the database
+/// is not reachable.
+///
+/// An app's types are read together, so an undeclared name queries the database no more often than any other.
+/// A declared or widened type is refreshed on the database's notification, or within `lifetime` if that is
+/// missed.
+actor IngestTypeCache {
+    nonisolated private let loop: EventLoop
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe loop.asUnownedSerialExecutor()
+    }
+
+    private static let lifetime = Duration.seconds(4)
+    static let staleLifetime = Duration.seconds(600)
+
+    private let database: PushDatabase
+    private let pool: FairPool
+    private let log: Log
+    /// The types by app; a caller has proved a key of its app.
+    private let types: Cache<ExactStringMap<KnownType>>
+
+    init(_ database: PushDatabase, on loop: EventLoop, log: Log) {
+        self.database = database
+        self.loop = loop
+        pool = FairPool(on: loop)
+        self.log = log
+        types = Cache(
+            .init(fresh: Self.lifetime, stale: Self.staleLifetime),
+            of: .database(database),
+            on: loop
+        )
+    }
+
+    /// Listens for changes until its task is cancelled. An empty id means that any app's types may have
+    /// changed.
+    func run() async {
+        let (types, loop) = (types, loop)
+        await database.listen(to: .ingestTypes) { app in
+            loop.execute { types.changed(app.isEmpty ? nil : [app]) }
+        }
+        await loop.untilCancelled()
+    }
+
+    /// - Returns: `nil` if the app has no such type.
+    /// - Throws: As `all`.
+    func find(_ name: String, of app: String) async throws -> KnownType? {
+        try await all(of: app)[name]
+    }
+
+    /// - Returns: The app's types, by their names.
+    /// - Throws: `StorageError` if the database is not reachable and the app's types are not cached.
+    func all(of app: String) async throws -> ExactStringMap<KnownType> {
+        try await types.value(app) { try await self.read(app, known: $0 ?? [:]) } ?? [:]
+    }
+
+    private func read(
+        _ app: String,
+        known: ExactStringMap<KnownType>
+    ) async throws -> ExactStringMap<KnownType> {
+        var types: ExactStringMap<KnownType> = [:]
+        for stored in try await database.ingestTypes.list(of: app) {
+            if let same = known[stored.name], same.version == stored.version,
+                (same.builtIn != nil) == (stored.app == nil)
+            {
+                types[stored.name] = same
+            } else if let type = try await compiled(stored, of: app) {
+                types[stored.name] = type
+            }
+        }
+        return types
+    }
+
+    private func compiled(_ stored: StoredIngestType, of app: String) async throws -> KnownType? {
+        if stored.app == nil {
+            guard let type = BuiltInIngestType(rawValue: stored.name) else { return nil }
+            return BuiltInSchemas.known(type, version: stored.version)
+        }
+        do {
+            let (document, name) = (stored.schema, stored.name)
+            let schema = try await pool.run(of: app) {
+                try ObjectSchema(document?.bytes ?? [], type: name, isStored: true)
+            }
+            return KnownType(
+                name: stored.name,
+                version: stored.version,
+                schema: schema,
+                builtIn: nil
+            )
+        } catch let error as SchemaError {
+            // `put` compiled it, so something else wrote it, or a later version did.
+            log.error(
+                "the schema of a type cannot be used",
+                [.detail: .string(stored.name), .error: .string(error.description)]
+            )
+            return nil
+        }
+    }
+}

@@ -1,0 +1,7 @@
+package import Storage
+
+extension PushDatabase {
+    package var ingestTypes: IngestTypeStore { IngestTypeStore(database: database) }
+    package var ingestSink: IngestSinkStore { IngestSinkStore(database: database) }
+    package var ingestUpkeep: IngestMaintenance { IngestMaintenance(database: database) }
+}

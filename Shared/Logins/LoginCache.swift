@@ -1,0 +1,311 @@
+internal import Cryptography
+package import EventLoop
+internal import JSON
+package import Observability
+internal import PushCore
+package import Storage
+
+/// Verifies tokens on one loop: caches the logins of apps for a few seconds, the keys of their
+/// issuers, and recently verified tokens.
+package actor LoginCache {
+    nonisolated private let loop: EventLoop
+    package nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe loop.asUnownedSerialExecutor()
+    }
+
+    /// An app's logins as of one read.
+    final class AppLogins: Sendable {
+        let stored: [StoredLogin]
+        /// The keys of logins with fixed keys.
+        let fixed: [JWKSet?]
+
+        init(_ stored: [StoredLogin]) {
+            self.stored = stored
+            fixed = stored.map { login in
+                switch login.keys {
+                case .url: nil
+                case .fixed(let json): try? JWKSet(json)
+                }
+            }
+        }
+    }
+
+    private struct Finding {
+        let apps: [String]
+        let at: ContinuousClock.Instant
+    }
+
+    private static let lifetime = Duration.seconds(5)
+    private static let missLifetime = Duration.seconds(1)
+    private static let maximumEntries = 10_000
+
+    private let rows: LoginRows
+    private let database: PushDatabase?
+    private let keys: IssuerKeyCache
+    private let log: Log
+    private let now: @Sendable () -> ContinuousClock.Instant
+    private let wallClock: @Sendable () -> Instant
+    private let logins: Cache<AppLogins>
+    /// The apps of an issuer and audiences, by the digest of both.
+    private var findings: [[UInt8]: Finding] = [:]
+    private var memory = VerifiedTokenCache<AppLogins>()
+    /// The number of notices: data read before one is not stored after it.
+    private var notices = 0
+
+    package init(
+        _ database: PushDatabase,
+        _ keys: JWKSSource,
+        on loop: EventLoop,
+        log: Log = .disabled,
+        metrics: Metrics = Metrics()
+    ) {
+        self.init(
+            .postgres(database),
+            keys,
+            on: loop,
+            listeningTo: database,
+            log: log,
+            metrics: metrics
+        )
+    }
+
+    init(
+        _ rows: LoginRows,
+        _ source: JWKSSource,
+        on loop: EventLoop,
+        listeningTo database: PushDatabase? = nil,
+        log: Log = .disabled,
+        metrics: Metrics = Metrics(),
+        steadyClock: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+        wallClock: @escaping @Sendable () -> Instant = { .now() }
+    ) {
+        self.rows = rows
+        self.database = database
+        self.loop = loop
+        self.log = log
+        now = steadyClock
+        logins = Cache(
+            .init(fresh: Self.lifetime),
+            of: Cache.Store(
+                isAway: { false },
+                isTransient: { _ in false },
+                tooLate: StorageError(
+                    .database,
+                    "the database does not answer",
+                    isRetryable: true
+                )
+            ),
+            on: loop,
+            now: steadyClock
+        )
+        self.wallClock = wallClock
+        keys = IssuerKeyCache(
+            rows,
+            source,
+            on: loop,
+            log: log,
+            metrics: metrics,
+            now: steadyClock
+        )
+    }
+
+    // MARK: Verification
+
+    /// Verifies a token and returns its identity.
+    ///
+    /// - Parameters:
+    ///   - token: As received; nothing of it is trusted before its signature is verified.
+    ///   - app: The app that the caller names; `nil`: the one whose login the token matches.
+    /// - Returns: The app, and the identity that the token proves.
+    /// - Throws: `LoginRefusal`, or `StorageError` if the database cannot answer.
+    package func reader(of token: String, app: String?) async throws -> TokenIdentity {
+        guard token.utf8.count <= JWT.maximumByteCount else { throw refusal(.malformed) }
+        let digest = sha256(Array(token.utf8))
+        if let reader = try await remembered(digest, app) { return reader }
+        let proof: UnverifiedToken
+        let claims: TokenClaims
+        do {
+            proof = try UnverifiedToken(token)
+            guard proof.algorithm != nil else { throw TokenFault.algorithm }
+            claims = try TokenClaims(proof.claims)
+            // Before any keys are fetched for it.
+            try claims.judge(at: wallClock())
+        } catch let fault as TokenFault {
+            throw refusal(fault)
+        } catch {
+            throw refusal(.malformed)
+        }
+        let owner = if let app { app } else { try await self.app(of: claims) }
+        let logins = try await logins(of: owner)
+        let reader = TokenIdentity(
+            app: owner,
+            identity: try await identity(proof, claims, logins)
+        )
+        memory.insert(
+            digest,
+            VerifiedTokenCache.Entry(
+                reader: reader,
+                logins: logins,
+                end: claims.end,
+                until: now() + VerifiedTokenCache<AppLogins>.lifetime
+            )
+        )
+        return reader
+    }
+
+    private func refusal(_ fault: TokenFault) -> LoginRefusal { .refused(fault) }
+
+    /// Returns the result of a recent verification of this token, if its logins are unchanged.
+    private func remembered(_ digest: [UInt8], _ app: String?) async throws -> TokenIdentity? {
+        guard let entry = memory.find(digest, at: wallClock(), now()) else { return nil }
+        if let app, !app.isSame(as: entry.reader.app) { return nil }
+        if try await logins(of: entry.reader.app) === entry.logins { return entry.reader }
+        memory.remove(digest)
+        return nil
+    }
+
+    /// Returns the identity by the app's matching logins; if there are several, all must agree.
+    private func identity(
+        _ proof: UnverifiedToken,
+        _ claims: TokenClaims,
+        _ logins: AppLogins
+    ) async throws -> String {
+        let issued = logins.stored.indices.filter {
+            logins.stored[$0].issuer.isSame(as: claims.issuer)
+        }
+        guard !issued.isEmpty else { throw refusal(.issuer) }
+        let fitting = issued.filter { index in
+            claims.audiences.contains { $0.isSame(as: logins.stored[index].audience) }
+        }
+        var found: String?
+        for index in fitting {
+            let login = logins.stored[index]
+            if let fault = try await fault(proof, login, logins.fixed[index]) {
+                throw refusal(fault)
+            }
+            guard let claim = claims.text(login.identityClaim), !claim.isEmpty else {
+                throw refusal(.noIdentity)
+            }
+            guard let identity = LoginPrefixes.identity(claim, by: login, among: logins.stored)
+            else { throw refusal(.foreignIdentity) }
+            // Postgres does not accept a zero byte, so no identity has one.
+            guard identity.utf8.count <= LoginLimits.identityBytes,
+                !identity.utf8.contains(0)
+            else { throw refusal(.noIdentity) }
+            if let found, !found.isSame(as: identity) { throw refusal(.ambiguous) }
+            found = identity
+        }
+        guard let found else { throw refusal(.audience) }
+        return found
+    }
+
+    /// Returns the fault of its signature.
+    private func fault(
+        _ proof: UnverifiedToken,
+        _ login: StoredLogin,
+        _ fixed: JWKSet?
+    ) async throws -> TokenFault? {
+        guard let url = login.url else { return fault(proof, fixed) }
+        guard let known = try await keys.keys(of: url) else { throw LoginRefusal.unavailable }
+        let fault = fault(proof, known)
+        // If a token names no key, any new key of the issuer may match.
+        let mayBeNew = fault == .unknownKey || fault == .signature && proof.header["kid"] == nil
+        guard mayBeNew, let renewed = try await keys.renewed(url) else { return fault }
+        return self.fault(proof, renewed)
+    }
+
+    private func fault(_ proof: UnverifiedToken, _ set: JWKSet?) -> TokenFault? {
+        let name = proof.header["kid"]
+        guard name == nil || name?.string != nil else { return .malformed }
+        guard let algorithm = proof.algorithm else { return .algorithm }
+        let candidates = set?.candidates(kid: name?.string, algorithm: algorithm) ?? []
+        guard !candidates.isEmpty else { return .unknownKey }
+        return candidates.contains(where: proof.isSigned) ? nil : .signature
+    }
+
+    // MARK: Logins
+
+    /// Returns the only app with a matching login.
+    private func app(of claims: TokenClaims) async throws -> String {
+        let digest = sha256(
+            Array(
+                ([claims.issuer] + claims.audiences).map { "\($0.utf8.count) \($0)" }
+                    .joined(separator: " ").utf8
+            )
+        )
+        let apps: [String]
+        if let finding = findings[digest],
+            now() - finding.at
+                < (finding.apps.isEmpty ? Self.missLifetime : Self.lifetime)
+        {
+            apps = finding.apps
+        } else {
+            let noticesBefore = notices
+            apps = try await rows.apps(claims.issuer, claims.audiences)
+            if findings.count >= Self.maximumEntries { findings = [:] }
+            if notices == noticesBefore { findings[digest] = Finding(apps: apps, at: now()) }
+        }
+        guard let app = apps.first else { throw refusal(.issuer) }
+        guard apps.count == 1 else { throw refusal(.ambiguous) }
+        return app
+    }
+
+    private func logins(of app: String) async throws -> AppLogins {
+        let rows = rows
+        let known = try await logins.value(app) { known in
+            let stored = try await rows.logins(app)
+            // Unchanged: tokens verified by them stay valid.
+            return known.flatMap { $0.stored == stored ? $0 : nil } ?? AppLogins(stored)
+        }
+        return known ?? AppLogins([])
+    }
+
+    // MARK: Changes
+
+    /// Listens for changes and renews keys, until its task is cancelled.
+    package func run() async throws {
+        if let database {
+            guard (try? await database.untilReady()) != nil else { return }
+        }
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await self.listen() }
+            group.addTask {
+                await self.often(IssuerKeyCache.refreshInterval) { try await $0.refresh() }
+            }
+            group.addTask {
+                await self.often(IssuerKeyCache.renewInterval) { try await $0.renew() }
+            }
+            await group.waitForAll()
+        }
+    }
+
+    /// Listens for changes; without notifications, logins are read again after a few seconds.
+    private func listen() async {
+        await database?.listen(to: .credentials) { app in
+            Task(executorPreference: self.loop) { await self.forget(app) }
+        }
+    }
+
+    private func often(
+        _ interval: Duration,
+        _ look: @Sendable (IssuerKeyCache) async throws -> Void
+    ) async {
+        while !Task.isCancelled {
+            do {
+                try await look(keys)
+            } catch {
+                log.debug("looking after issuers' keys failed", [.error: .string("\(error)")])
+            }
+            // With jitter, so that processes do not run at once.
+            let wait = interval * Double.random(in: 0.8...1)
+            do { try await loop.sleep(for: wait) } catch { return }
+        }
+    }
+
+    /// Marks an app's logins as changed; an empty id means any app.
+    func forget(_ app: String) {
+        notices += 1
+        findings = [:]
+        logins.changed(app.isEmpty ? nil : [app])
+    }
+}

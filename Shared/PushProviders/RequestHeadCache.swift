@@ -1,0 +1,61 @@
+internal import HTTPTransport
+internal import PushCore
+
+/// A cache of the heads of requests to one origin: pushes have few different headers. Bounded;
+/// confined to its client's loop.
+struct RequestHeadCache {
+    private struct Key: Hashable {
+        var headers: [HTTPField]
+        var varying: [String]
+    }
+
+    private let origin: HTTP2Origin
+    private var heads: [Key: HTTP2RequestHead] = [:]
+
+    /// One credential has few topics, priorities and tokens.
+    private static let maximumHeads = 64
+
+    init(origin: HTTP2Origin) { self.origin = origin }
+
+    /// - Throws: `invalidRequest` if a header cannot be sent.
+    mutating func head(
+        _ headers: [HTTPField],
+        varying: [String] = []
+    ) throws(HTTPTransportError) -> HTTP2RequestHead {
+        let key = Key(headers: headers, varying: varying)
+        if let head = heads[key] { return head }
+        if heads.count >= Self.maximumHeads { heads.removeAll() }
+        let head = try HTTP2RequestHead(origin: origin, headers: headers, varying: varying)
+        heads[key] = head
+        return head
+    }
+}
+
+/// The notifications of one hand-over, until each has its answer.
+final class DeliveryBatch {
+    let notifications: [OutgoingNotification]
+    /// The number of withdrawals of its client before it came.
+    let round: Int
+    private let deadline: ContinuousClock.Instant
+    private let least: Duration
+    private let completion: @Sendable (Int, ProviderAnswer) -> Void
+
+    init(
+        _ notifications: [OutgoingNotification],
+        round: Int,
+        timeout: Duration,
+        completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
+    ) {
+        self.notifications = notifications
+        self.round = round
+        deadline = .now + timeout
+        least = timeout / 4
+        self.completion = completion
+    }
+
+    /// Returns the rest of the time from hand-over to answer: waiting for a token, or a first attempt, has used some.
+    /// At least a quarter of it, or a working provider's answer would come too late.
+    func timeLeft(at now: ContinuousClock.Instant = .now) -> Duration { max(least, deadline - now) }
+
+    func complete(_ index: Int, _ answer: ProviderAnswer) { completion(index, answer) }
+}

@@ -1,0 +1,48 @@
+/// One step of the schema. It only goes forward, and the previous version still runs on it, also between
+/// two of its statements: each is a transaction of its own (`MigrationStep`).
+package struct Migration: Sendable {
+    let version: Int
+    /// The oldest version that may use the schema after this step.
+    let oldestUsable: Int
+    /// Whether all statements are one transaction, which rewrites a table and blocks other writes
+    /// to it meanwhile. Only migrations from before this rule are.
+    var isWhole = false
+    let statements: [String]
+
+    /// One for each file in `Migrations`, in the order of the versions in their names. Empty if a file is
+    /// invalid, which a test excludes: no schema is usable then.
+    static let all = (try? MigrationFile.migrations(MigrationFile.embedded)) ?? []
+
+    package static var current: Int { all.last?.version ?? 0 }
+}
+
+/// The state of the schema for this version.
+package enum SchemaState: Sendable, Equatable {
+    case missing
+    case behind(version: Int, wanted: Int)
+    case usable(version: Int)
+    case tooNew(SchemaTooNew)
+
+    package var notReadyReason: String? {
+        switch self {
+        case .missing: "schema missing: run carillon migrate"
+        case .behind(let version, let wanted):
+            "schema behind: version \(version), wanted \(wanted); run carillon migrate"
+        case .usable: nil
+        case .tooNew(let error): error.description
+        }
+    }
+
+    static func judge(version: Int, oldestUsable: Int, own: Int) -> SchemaState {
+        if oldestUsable > own {
+            return .tooNew(
+                SchemaTooNew(
+                    schemaVersion: version,
+                    oldestUsable: oldestUsable,
+                    ownVersion: own
+                )
+            )
+        }
+        return version < own ? .behind(version: version, wanted: own) : .usable(version: version)
+    }
+}

@@ -1,0 +1,131 @@
+import EventLoop
+import JSON
+import PushCore
+import Testing
+
+@testable import Dispatcher
+@testable import PushStorage
+@testable import Storage
+
+@Suite("When pushes are looked up, and how many together", .timeLimit(.minutes(1)))
+struct LookUpTests {
+    @Test("an idle process looks up at once, a busy one when the last look-up returns")
+    func pace() {
+        #expect(IntakePace.take(of: 0, underWay: 0) == 0)
+        #expect(IntakePace.take(of: 1, underWay: 0) == 1)
+        #expect(IntakePace.take(of: 499, underWay: 1) == 0)
+        #expect(IntakePace.take(of: 500, underWay: 1) == 500)
+        #expect(IntakePace.take(of: 9000, underWay: 0) == 500)
+        #expect(IntakePace.take(of: 9000, underWay: 2) == 0)
+    }
+
+    @Test("pushes that name many devices weigh more: no look-up holds the loop up for long")
+    func weights() {
+        #expect(IntakePace.weight(devices: 0) == 1)
+        #expect(IntakePace.weight(devices: 8) == 1)
+        #expect(IntakePace.weight(devices: 9) == 2)
+        // 16 pushes of 250 devices, 4,000 in all, are as much as 500 of one.
+        #expect(IntakePace.weight(devices: 250) * 15 <= IntakePace.limit)
+        #expect(IntakePace.weight(devices: 250) * 16 > IntakePace.limit)
+    }
+
+    /// Answers by hand. Confined to the loop.
+    private final class Bench: @unchecked Sendable {
+        let loop: EventLoop
+        private var lookUps: LookUps?
+        /// The ids of each look-up.
+        private(set) var asked: [[String]] = []
+        /// The first look-up waits for it.
+        private var gate: CheckedContinuation<Void, Never>?
+
+        init() throws {
+            loop = try EventLoop(name: "look-ups")
+            lookUps = LookUps(on: loop) { [unowned self] pushes in try await self.answer(pushes) }
+        }
+
+        private nonisolated(nonsending) func answer(
+            _ pushes: [NewPush]
+        ) async throws -> [LookedUpPush] {
+            asked.append(pushes.map(\.eventID))
+            if asked.count == 1 { await withCheckedContinuation { gate = $0 } }
+            if pushes.contains(where: { $0.eventID == "bad" }) {
+                throw StorageError(.database, "a value is refused", sqlState: "22021")
+            }
+            return pushes.map { $0.eventID == "old" ? .known : .many }
+        }
+
+        /// Asks for batches at once, lets the first look-up end, and waits for all.
+        func look(for batches: [[String]]) async -> [String] {
+            var tasks: [Task<String, Never>] = []
+            for batch in batches {
+                tasks.append(
+                    Task(executorPreference: loop) {
+                        do {
+                            let found = try await self.lookUps?(try batch.map(self.push)) ?? []
+                            return found.map { if case .known = $0 { "known" } else { "many" } }
+                                .joined(separator: " ")
+                        } catch {
+                            return "failed"
+                        }
+                    }
+                )
+            }
+            while gate == nil { await Task.yield() }
+            gate?.resume()
+            var results: [String] = []
+            for task in tasks { results.append(await task.value) }
+            return results
+        }
+
+        private func push(_ id: String) throws -> NewPush {
+            NewPush(
+                id: id,
+                app: "app",
+                eventSource: "s",
+                eventID: id,
+                object: [:],
+                request: try PushRequest.parse(
+                    [
+                        "data": ["alert": "x"],
+                        "where": id == "field" ? ["deviceToken": "x"] : ["objectId": "x"],
+                    ],
+                    now: .now()
+                ),
+                expiresAt: nil
+            )
+        }
+    }
+
+    private func onLoop(_ body: @escaping @Sendable (Bench) async -> Void) async throws {
+        let bench = try Bench()
+        await Task(executorPreference: bench.loop) { await body(bench) }.value
+        await bench.loop.stop()
+    }
+
+    @Test("batches that come during a look-up share the next one, and each gets its own answers")
+    func together() async throws {
+        try await onLoop { bench in
+            let results = await bench.look(for: [["a"], ["b", "old"], ["c"], ["old"]])
+            #expect(bench.asked == [["a"], ["b", "old", "c", "old"]])
+            #expect(results == ["many", "many known", "many", "known"])
+        }
+    }
+
+    @Test("a field may take long to look up: nobody waits for it, and it waits for nobody")
+    func byField() async throws {
+        try await onLoop { bench in
+            let results = await bench.look(for: [["field"], ["a"], ["b"], ["old"]])
+            #expect(bench.asked == [["field"], ["a"], ["b", "old"]])
+            #expect(results == ["many", "many", "many", "known"])
+        }
+    }
+
+    @Test("a value that Postgres refuses is the fault of one batch, and the others are looked up")
+    func refused() async throws {
+        try await onLoop { bench in
+            let results = await bench.look(for: [["a"], ["b"], ["bad"], ["old"]])
+            #expect(bench.asked == [["a"], ["b", "bad", "old"], ["b"], ["bad"], ["old"]])
+            #expect(results == ["many", "many", "failed", "known"])
+        }
+    }
+}

@@ -1,1 +1,0 @@
-../../../../Shared/PushProviders/AccessTokenRule.swift

@@ -1,0 +1,1 @@
+../../../../Shared/PushProviders/MPNS/MPNSChannelThrottle.swift

@@ -1,1 +1,0 @@
-../../../../Shared/PushProviders/MPNS/MPNSChannels.swift

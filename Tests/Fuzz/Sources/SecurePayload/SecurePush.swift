@@ -1,0 +1,1 @@
+../../../../Services/SecurePayload/Notifications/SecurePush.swift

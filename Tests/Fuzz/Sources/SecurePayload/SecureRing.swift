@@ -1,1 +1,0 @@
-../../../../Services/SecurePayload/Notifications/SecureRing.swift

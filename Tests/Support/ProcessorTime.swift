@@ -1,0 +1,13 @@
+import Foundation
+
+/// Measures the processor time that a body takes on its thread: a busy machine does not make it longer.
+package func processorTime(_ body: () -> Void) -> Duration {
+    func now() -> Duration {
+        var time = timespec()
+        unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+        return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
+    }
+    let begun = now()
+    body()
+    return now() - begun
+}
