@@ -6,11 +6,10 @@ internal import PushCore
 internal import PushStorage
 import Storage
 
-/// `audience channel APP CHANNEL`: reads every installation of a channel as the stores give them,
-/// and prints how many there were a second, also with the time that it took to find out where the
-/// shards of it end. `audience identity APP IDENTITIES COUNT`: looks the
-/// devices of one identity up, of `user-0` to `user-(IDENTITIES - 1)` at random and one after
-/// another, and prints how long that took.
+/// `audience channel APP CHANNEL`: reads every installation of a channel from the stores, and
+/// prints how many there were a second, also with the time for finding the bounds of the shards.
+/// `audience identity APP IDENTITIES COUNT`: finds the devices of one identity, of `user-0` to
+/// `user-(IDENTITIES - 1)` at random and one after another, and prints how long that took.
 func measureAudience(_ arguments: [String], server: String?) async throws -> String {
     guard let server else { throw BenchmarkError("DATABASE_URL is not set") }
     let work: @Sendable (PushDatabase, EventLoop) async throws -> JSONValue
@@ -37,7 +36,7 @@ func measureAudience(_ arguments: [String], server: String?) async throws -> Str
     return try outcome.get().text
 }
 
-/// Cuts a push to the channel into shards and reads them, four at a time, as a dispatcher does.
+/// Splits a push to the channel into shards and reads them, four at a time, as a dispatcher does.
 private func streamChannel(
     _ channel: String,
     of app: String,
@@ -99,7 +98,7 @@ private func read(_ shard: ClaimedShard, _ database: PushDatabase) async throws 
     }
 }
 
-/// What is to be read, and what was. Confined to one loop.
+/// The shards to be read, and the rows read so far. Confined to one loop.
 private final class ShardLine: @unchecked Sendable {
     private var shards: ArraySlice<ClaimedShard>
     var rows = 0
@@ -116,7 +115,7 @@ private func lookUpIdentities(
     _ database: PushDatabase
 ) async throws -> JSONValue {
     var times: [Double] = []
-    // The first find the connection, the statement's plan and the index' upper pages made.
+    // These create the connection and the statement's plan, and load the index' upper pages.
     let warmUp = 100
     for call in 0..<(count + warmUp) {
         var filter = InstallationStore.Filter()

@@ -4,12 +4,13 @@ internal import JSON
 internal import Kafka
 
 /// `events APP TOPIC RUN INSTALLATIONS COUNT RATE`: writes push requests to Kafka, each for one of
-/// the app's installations, which are numbered from 1, and ends when all are acknowledged. At so
-/// many a second, whatever becomes of those before; with a rate of 0 as fast as Kafka takes them.
-/// SIGTERM ends it early. Prints how many there were, and when the first was handed to librdkafka.
+/// the app's installations, which are numbered from 1, and ends when all are acknowledged. It
+/// writes RATE a second, without waiting for earlier ones; with a rate of 0 as fast as Kafka
+/// accepts them. SIGTERM ends it early. Prints how many there were, and when the first was handed
+/// to librdkafka.
 ///
-/// Each event holds the time at which it was written, for `carillon-bench sink`; with a rate
-/// librdkafka may not hold it back to fill a batch.
+/// Each event contains the time at which it was written, for `carillon-bench sink`; with a rate
+/// librdkafka must not delay it to fill a batch.
 func produceEvents(_ arguments: [String], servers: String?) async throws -> String {
     guard let servers else { throw BenchmarkError("KAFKA_BOOTSTRAP_SERVERS is not set") }
     guard arguments.count == 6, let installations = Int(arguments[3]), installations > 0,
@@ -67,7 +68,8 @@ private final class EventWriter: @unchecked Sendable {
     private var signal: SignalWatch?
     private var done: (() -> Void)?
 
-    /// Of one call of the producer, and what may wait for its acknowledgement without a rate.
+    /// The records of one call of the producer, and the limit of unacknowledged ones without a
+    /// rate.
     private static let batch = 500
     private static let outstanding = 32_000
     /// With it the payload is as long as that of the broadcasts, about 400 bytes.
@@ -93,8 +95,8 @@ private final class EventWriter: @unchecked Sendable {
         head = "\"app\":\"\(app)\",\"data\":{\"alert\":\"\(Self.alert)\",\"\(EventMark.field)\":\""
     }
 
-    /// A producer that has just begun waits for its id and for the topic's partitions, up to a
-    /// second: no figure of Carillon's. What it sends here is nobody's push, and a dead letter.
+    /// Lets a new producer wait for its id and for the topic's partitions, up to a second, which is
+    /// not part of Carillon's figures. The record that it sends is a dead letter.
     func warmUp() async throws {
         let record = KafkaOutgoing(
             topic: topic,
@@ -169,7 +171,7 @@ private final class EventWriter: @unchecked Sendable {
     private func record(_ number: Int) -> KafkaOutgoing {
         let id = "\(run)-\(number)"
         let mark = EventMark(number: number, sentAt: wallMicroseconds())
-        // Neighbours in time are none in the table: 7919 is prime.
+        // Neighbours in time are not neighbours in the table: 7919 is prime.
         let installation = String(number * 7919 % installations + 1, radix: 16)
         let zeros = String(repeating: "0", count: 24 - installation.utf8.count)
         let value =

@@ -2,13 +2,13 @@ internal import EventLoop
 internal import Glibc
 internal import HTTPServer
 
-/// Serves a constant answer on a free port of this machine until SIGTERM; its only line is the port.
-/// `deploy/bench` sends the load, and reads this process' CPU time and memory.
+/// Serves a constant response on a free port of this machine until SIGTERM; its only line is the
+/// port. `deploy/bench` sends the load, and reads this process' CPU time and memory.
 ///
 /// `/` answers at once, to GET and POST; `/suspends` waits for the loop first.
 ///
-/// - Parameter bytes: How long the answer is; `nil`: as short as it may be.
-/// - Throws: What the server throws at its start.
+/// - Parameter bytes: The length of the response; `nil` for the minimum.
+/// - Throws: The errors of the server's start.
 func serveHTTP(bytes: Int? = nil) async throws {
     let loop = try EventLoop(name: "bench")
     var configuration = HTTPServerConfiguration(host: "127.0.0.1", port: 0)

@@ -5,8 +5,8 @@ internal import PushStorage
 import Storage
 import StorageAdmin
 
-/// `history DAYS`: has Carillon's maintenance make the partitions of so many past days, as it would have
-/// made them then.
+/// `history DAYS`: has Carillon's maintenance make the partitions of this many past days, as it
+/// would have made them then.
 func makeDays(_ arguments: [String], server: String?) async throws -> String {
     guard let server else { throw BenchmarkError("DATABASE_URL is not set") }
     guard arguments.count == 1, let days = Int(arguments[0]), (1...100).contains(days) else {

@@ -1,8 +1,9 @@
 internal import FoundationEssentials
 internal import JSON
 
-/// Reading one record to a value tree, and writing that tree; five of its fields in place, and out
-/// of the tree; and a few numbers out of a text that is mostly of no interest, both ways.
+/// Measures parsing one record to a value tree, and writing that tree; reading five of its fields
+/// in place, and from the tree; and reading a few numbers of a text that is mostly skipped, both
+/// ways.
 func measureJSON(file: String) throws -> String {
     let bytes = try [UInt8](Data(contentsOf: URL(filePath: file)))
     let value = try JSONValue.parse(bytes)
@@ -57,7 +58,7 @@ private func fieldsOfTree(of bytes: [UInt8]) throws -> Int {
     return sum
 }
 
-/// As librdkafka's statistics are: a hundred partitions of forty numbers each.
+/// Makes a text like librdkafka's statistics: a hundred partitions of forty numbers each.
 private func statisticsText() -> [UInt8] {
     var partitions = JSONObject()
     for partition in 0..<100 {

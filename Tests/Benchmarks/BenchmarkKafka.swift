@@ -1,9 +1,9 @@
 internal import EventLoop
 internal import Kafka
 
-/// One round of the Kafka room, from the start of a process to its end, which `deploy/bench` times:
-/// so many records of 300 bytes written and acknowledged, or read as the only member of a group.
-/// Or what kcat needs for the same: a topic, and the records as lines.
+/// Runs one round of the Kafka module, from the start of a process to its end, which `deploy/bench`
+/// times: this many records of 300 bytes written and acknowledged, or read as the only member of a
+/// group. Or prepares the same for kcat: a topic, and the records as lines.
 func measureKafka(_ arguments: [String], servers: String?) async throws -> String {
     if arguments.count == 2, arguments[0] == "lines", let count = Int(arguments[1]) {
         return repeatElement(line, count: count).joined(separator: "\n")
@@ -44,12 +44,12 @@ private let usage = BenchmarkError(
         + " | topic NAME PARTITIONS | lines COUNT"
 )
 
-/// 300 bytes, no two neighbours alike: with the newline that it lacks, a line of kcat's input.
+/// 300 bytes, different in neighbouring records: with the missing newline, a line of kcat's input.
 private let line = String(
     (0..<300).map { Character(UnicodeScalar(UInt8(ascii: "a") + UInt8($0 % 26))) }
 )
 
-/// Batches of 500 by so many callers that the producer's own bound is what holds them.
+/// Writes batches of 500 by so many callers that the producer's own bound is the limit.
 private func produce(
     _ count: Int,
     to topic: String,
@@ -76,7 +76,7 @@ private func produce(
     await producer.close()
 }
 
-/// Every record is looked at, and every batch finished, so that its offsets are committed too.
+/// Reads every record, and finishes every batch, so that its offsets are committed too.
 private func consume(
     _ count: Int,
     of topic: String,

@@ -2,14 +2,14 @@ internal import EventLoop
 internal import JSON
 internal import Postgres
 
-/// One round of the Postgres room, on tables that `deploy/bench` has made: upserts of one row each
-/// by so many callers over one connection, or COPY out of a table to values. Or the row's text, for
-/// pgbench to write the same.
+/// Runs one round of the Postgres module, on tables that `deploy/bench` has made: upserts of one
+/// row each by this many callers over one connection, or COPY from a table to values. Or prints the
+/// row's text, for pgbench to write the same.
 func measurePostgres(_ arguments: [String], server: String?) async throws -> String {
     if arguments == ["body"] { return body }
     guard let server else { throw BenchmarkError("DATABASE_URL is not set") }
     let loop = try EventLoop(name: "bench")
-    // Of two, one is shared and the other lent to a COPY.
+    // With two, one is shared and the other is used by a COPY.
     let pool = PostgresPool(PostgresConfiguration(uri: server, connections: 2), on: loop)
     let outcome: Result<Double, any Error>
     do {
@@ -32,7 +32,7 @@ func measurePostgres(_ arguments: [String], server: String?) async throws -> Str
     return figures.text
 }
 
-/// 300 bytes of JSON, as text: pgbench, too, sends what it has.
+/// 300 bytes of JSON, as text: pgbench also sends a prepared text.
 private let body: String = {
     var object: JSONObject = [
         "deviceType": "ios", "timeZone": "Europe/Zurich", "locale": "de-CH", "badge": 3,
@@ -44,10 +44,10 @@ private let body: String = {
     return JSONValue.object(object).text
 }()
 
-/// The same keys as pgbench's, at random.
+/// The same random keys as pgbench's.
 private let keys = 1...10_000
 
-/// No system call a number, as pgbench's are: xorshift64*.
+/// Needs no system call per number, like pgbench's: xorshift64*.
 private struct Numbers: RandomNumberGenerator {
     private var state: UInt64
 
@@ -80,7 +80,7 @@ private func upserts(
             }
         }
     }
-    // As pgbench does, the connection is made and the statement prepared before the clock starts.
+    // As in pgbench, the connection is made and the statement prepared before the clock starts.
     try await call(10).value
     return try await perSecond(count / callers * callers) {
         let tasks = (0..<callers).map { _ in call(count / callers) }
@@ -88,7 +88,7 @@ private func upserts(
     }
 }
 
-/// Every value of every row is read, so that none is left as bytes.
+/// Reads every value of every row, so that all bytes are decoded.
 private func copiedRows(through pool: PostgresPool, on loop: EventLoop) async throws -> Double {
     func copy(_ query: String) -> Task<Int, any Error> {
         Task(executorPreference: loop) {

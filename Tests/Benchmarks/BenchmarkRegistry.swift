@@ -1,6 +1,6 @@
-/// `registry PORT APP KEY KIND FROM TO CONNECTIONS SECONDS`: that many clients, each with a
-/// connection of its own, ask the registration service at that port of this machine for one thing
-/// after the other, for so long. Prints how many a second were answered, and how long one took.
+/// `registry PORT APP KEY KIND FROM TO CONNECTIONS SECONDS`: CONNECTIONS clients send one request
+/// after the other to the registration service at that port of this machine, for SECONDS. Prints
+/// how many a second were answered, and how long one took.
 ///
 /// KIND: `known` saves devices between FROM and TO at random; `new` saves each once, from FROM on;
 /// `subscribe` adds a channel to an installation whose object id is a number between FROM and TO.
@@ -25,12 +25,12 @@ func measureRegistry(_ arguments: [String]) throws -> String {
     var clients: [LoadClient] = []
     defer { for client in clients { client.close() } }
     for _ in 0..<connections { clients.append(try LoadClient(port: port)) }
-    // The first find connections, plans and caches made.
+    // These create connections and plans, and fill caches.
     _ = try ask(clients, for: min(1, seconds / 4)) { load.next() }
     return try ask(clients, for: seconds) { load.next() }.figures
 }
 
-/// What is asked for, as the bytes of whole requests.
+/// The requests of a load, as complete bytes.
 private struct RegistryLoad {
     enum Kind: String { case known, new, subscribe }
 
@@ -61,7 +61,7 @@ private struct RegistryLoad {
         }
     }
 
-    /// The row that `registry_rows` of deploy/bench makes of the same number.
+    /// Makes the row that `registry_rows` of deploy/bench makes of the same number.
     private func save(_ device: Int) -> [UInt8] {
         let token = Self.hex(device, 64)
         return request(

@@ -1,8 +1,8 @@
 internal import Foundation
 internal import JSON
 
-/// Requests that a file holds, one a line: what it is called, `Authorization` (`-`: none), `METHOD
-/// TARGET`, and where there is one a body of JSON, with tabs between.
+/// Requests of a file, one a line: its name, `Authorization` (`-` for none), `METHOD TARGET`, and
+/// optionally a body of JSON, separated by tabs.
 private struct RequestFile {
     struct Line {
         let name: String
@@ -36,10 +36,10 @@ private struct RequestFile {
     }
 }
 
-/// `requests PORT FILE any|each CONNECTIONS SECONDS [RATE]`: that many clients ask the service at
-/// that port of this machine for what the file holds, for so long: `any` of it at random, or `each`
-/// once, after the other, for as long as there are some. Prints how many a second were answered, and
-/// how long one took, as `registry` does. With a rate as many are asked in a second.
+/// `requests PORT FILE any|each CONNECTIONS SECONDS [RATE]`: CONNECTIONS clients send requests of
+/// the file to the service at that port of this machine, for SECONDS: `any` at random, or `each`
+/// once, in order, until the end of the file. Prints how many a second were answered, and how long
+/// one took, as `registry` does. With a rate this many are sent a second.
 func measureRequests(_ arguments: [String]) throws -> String {
     guard arguments.count == 5 || arguments.count == 6, let port = UInt16(arguments[0]),
         ["any", "each"].contains(arguments[2]), let connections = Int(arguments[3]),
@@ -60,7 +60,7 @@ func measureRequests(_ arguments: [String]) throws -> String {
     for _ in 0..<connections { clients.append(try LoadClient(port: port)) }
     guard arguments[2] == "each" else {
         let some = { lines[Int.random(in: lines.indices)].bytes }
-        // The first find connections, plans and caches made.
+        // These create connections and plans, and fill caches.
         _ = try ask(clients, for: min(1, seconds / 4), rate: rate, some)
         return try ask(clients, for: seconds, rate: rate, some).figures
     }
@@ -72,10 +72,10 @@ func measureRequests(_ arguments: [String]) throws -> String {
     }.figures
 }
 
-/// `turns PORT FILE STATUS COUNT`: one client asks for what the file holds so many times of each name,
-/// the names in turns and every turn in another order, over one connection. Each answer must have that
-/// status. Prints the median of each name in microseconds, what the slowest of these is over the
-/// fastest, and how many different answers there were but for their date.
+/// `turns PORT FILE STATUS COUNT`: one client sends the requests of the file COUNT times for each
+/// name, the names in turns and every turn in another order, over one connection. Each response
+/// must have that status. Prints the median of each name in microseconds, the ratio of the slowest
+/// to the fastest, and how many different responses there were apart from their date.
 func measureTurns(_ arguments: [String]) throws -> String {
     guard arguments.count == 4, let port = UInt16(arguments[0]), let count = Int(arguments[3]),
         count > 0
@@ -87,7 +87,7 @@ func measureTurns(_ arguments: [String]) throws -> String {
     let requests = Dictionary(grouping: lines, by: \.name).mapValues { $0.map(\.bytes) }
     var times: [String: [Double]] = [:]
     var answers: Set<[UInt8]> = []
-    // The first find connections, plans and caches made.
+    // These create connections and plans, and fill caches.
     let first = min(1000, count / 10)
     for turn in 0..<first + count {
         names.shuffle()
@@ -114,7 +114,7 @@ func measureTurns(_ arguments: [String]) throws -> String {
     return figures.text
 }
 
-/// An answer without its line `Date`.
+/// Returns a response without its line `Date`.
 private func undated(_ answer: [UInt8]) -> [UInt8] {
     let lines = answer.split(separator: 10, omittingEmptySubsequences: false)
     let kept = lines.filter {

@@ -3,12 +3,12 @@ internal import Glibc
 internal import HTTPServer
 internal import JSON
 
-/// `sink CERTIFICATE KEY [TOPIC [PROJECT]]`: stands in for APNs and FCM until SIGTERM, and knows when
+/// `sink CERTIFICATE KEY [TOPIC [PROJECT]]`: replaces APNs and FCM until SIGTERM, and records when
 /// each event of `carillon-bench events` arrived. It answers 200 to all, but never to requests of
 /// `TOPIC` and of FCM's `PROJECT`. Its only line is an object with its two ports.
 ///
-/// On the plain port `GET /count` tells how many events there were since `POST /reset`, `GET /arrivals`
-/// also how many came twice, and how long those took that came since the last `GET /arrivals`.
+/// On the plain port `GET /count` returns how many events there were since `POST /reset`, `GET
+/// /arrivals` also the number of duplicates, and the latencies since the last `GET /arrivals`.
 func serveSink(_ arguments: [String]) async throws {
     guard (2...4).contains(arguments.count) else {
         throw BenchmarkError("usage: carillon-bench sink CERTIFICATE KEY [TOPIC [PROJECT]]")
@@ -67,7 +67,8 @@ func serveSink(_ arguments: [String]) async throws {
     await loop.stop()
 }
 
-/// The time in microseconds since 1970: it compares between processes of one machine.
+/// Returns the time in microseconds since 1970, which is comparable between processes of one
+/// machine.
 func wallMicroseconds() -> Int {
     var now = timespec()
     unsafe clock_gettime(CLOCK_REALTIME, &now)
@@ -82,12 +83,12 @@ private final class Arrivals: @unchecked Sendable {
     private var seen: [Bool] = []
     private var distinct = 0
     private var repeats = 0
-    /// Since the last look; of each event the first arrival alone.
+    /// Latencies since the last request, only of the first arrival of each event.
     private var microseconds: [Int32] = []
 
     init(on loop: EventLoop) { self.loop = loop }
 
-    /// One without a mark is a broadcast's.
+    /// Adds an arrival. One without a mark belongs to a broadcast.
     func add(_ mark: EventMark?) {
         precondition(loop.isCurrent)
         guard let mark, mark.number < Self.maximumNumber else { return }
@@ -130,13 +131,13 @@ private final class Arrivals: @unchecked Sendable {
     }
 }
 
-/// - Returns: The value that `share` of the sorted values do not exceed; `nil` where there is none.
+/// - Returns: The value that `share` of the sorted values do not exceed; `nil` without values.
 func percentile<Value>(_ sorted: [Value], _ share: Double) -> Value? {
     sorted.isEmpty ? nil : sorted[min(sorted.count - 1, Int(Double(sorted.count) * share))]
 }
 
-/// What an event carries through the push to its provider: its number, and when it was written. The
-/// payload's last field, as data of the app's own goes behind `aps`.
+/// The part of an event that reaches the provider through the push: its number, and when it was
+/// written. It is the payload's last field, as an app's own data comes after `aps`.
 struct EventMark: Equatable {
     static let field = "bench"
 
@@ -156,7 +157,7 @@ extension EventMark {
         self.init(number: number, sentAt: sentAt)
     }
 
-    /// Reads `…:"1732199045123456:42"}` from its end.
+    /// Parses `…:"1732199045123456:42"}` from its end.
     init?(endOf payload: [UInt8]) {
         var index = payload.count - 2
         guard index > 2, payload[index + 1] == UInt8(ascii: "}"),

@@ -2,9 +2,9 @@ internal import Cryptography
 internal import Foundation
 internal import JSON
 
-/// `tokens KEY ISSUER AUDIENCE PREFIX SUBJECTS COUNT`: so many tokens, each another, of the subjects
-/// `<PREFIX>0` to `<PREFIX><SUBJECTS - 1>` by turns, as an issuer signs them by ES256 with the private
-/// key in that file, good for a day. A line each: the subject, a tab, the token.
+/// `tokens KEY ISSUER AUDIENCE PREFIX SUBJECTS COUNT`: prints COUNT different tokens, of the
+/// subjects `<PREFIX>0` to `<PREFIX><SUBJECTS - 1>` in turns, as an issuer signs them by ES256 with
+/// the private key in that file, valid for a day. A line each: the subject, a tab, the token.
 func makeTokens(_ arguments: [String]) throws -> String {
     guard arguments.count == 6, let subjects = Int(arguments[4]), let count = Int(arguments[5]),
         subjects > 0, count > 0

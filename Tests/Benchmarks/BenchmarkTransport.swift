@@ -3,9 +3,9 @@ internal import FoundationEssentials
 internal import HTTPTransport
 internal import JSON
 
-/// `transport ORIGIN CA-FILE CONNECTIONS STREAMS REQUESTS PATHS BODY`: sends requests such as APNs
-/// gets them, in batches of 256 and twice as many at once as there are streams, and looks at the
-/// status of each answer. `PATHS` is a file with one in a line, `BODY` one with what each carries.
+/// `transport ORIGIN CA-FILE CONNECTIONS STREAMS REQUESTS PATHS BODY`: sends requests like those to
+/// APNs, in batches of 256 and twice as many at once as there are streams, and checks the status of
+/// each response. `PATHS` is a file with one path a line, `BODY` one with the body of each request.
 func measureTransport(_ arguments: [String]) async throws -> String {
     guard arguments.count == 7, let connections = Int(arguments[2]),
         let streams = Int(arguments[3]), let requests = Int(arguments[4])
@@ -102,8 +102,8 @@ private final class TransportSender: @unchecked Sendable {
             for number in sent..<sent + count {
                 requests.add(
                     head,
-                    // h2load's connections go through the paths side by side, which a server that
-                    // keeps open files likes.
+                    // h2load's connections use the paths in the same order, which suits a server
+                    // that caches open files.
                     path: paths[number / connections % paths.count],
                     value: identifier(number),
                     body: body
@@ -128,7 +128,7 @@ private final class TransportSender: @unchecked Sendable {
         done(elapsed)
     }
 
-    /// In the form of a UUID, another one for each request.
+    /// Makes a different identifier for each request, in the form of a UUID.
     private func identifier(_ number: Int) -> String {
         var bits = UInt64(number) &* 0x9E37_79B9_7F4A_7C15
         return unsafe String(unsafeUninitializedCapacity: 36) { bytes in

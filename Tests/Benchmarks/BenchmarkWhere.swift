@@ -5,8 +5,8 @@ internal import PushCore
 internal import PushStorage
 import Storage
 
-/// `where APP COUNT`: asks the installations of an app, made by `deploy/bench where`, by conditions,
-/// one after another, and prints how long that took, in milliseconds.
+/// `where APP COUNT`: queries the installations of an app, made by `deploy/bench where`, by
+/// conditions, one after another, and prints how long that took, in milliseconds.
 func measureWhere(_ arguments: [String], server: String?) async throws -> String {
     guard let server else { throw BenchmarkError("DATABASE_URL is not set") }
     guard arguments.count == 2, let calls = Int(arguments[1]), calls >= 100 else {
@@ -31,15 +31,15 @@ func measureWhere(_ arguments: [String], server: String?) async throws -> String
 
 private struct WhereQuestion: Sendable {
     let name: String
-    /// How many of a million meet it.
+    /// The number of matches in a million.
     let matches: Int
     var isCount = false
     let condition: @Sendable (Int) -> JSONValue
 
     static let all = [
-        // A hundred of a million.
+        // A hundred of a million match.
         WhereQuestion(name: "equal", matches: 100) { ["group": JSONValue($0 % 10_000)] },
-        // Ten thousand, of which the first hundred.
+        // Ten thousand match, of which it reads the first hundred.
         WhereQuestion(name: "first", matches: 100) { ["plan": JSONValue($0 % 100)] },
         WhereQuestion(name: "contains", matches: 100) { random in
             ["tags": ["$all": ["all", .string("tag\(random % 10_000)")]]]
@@ -66,7 +66,7 @@ private struct WhereQuestion: Sendable {
 
     func ask(_ calls: Int, of app: String, _ database: PushDatabase) async throws -> [Double] {
         var times: [Double] = []
-        // The first find the connection, the statement's plan and the index' upper pages made.
+        // These create the connection and the statement's plan, and load the index' upper pages.
         let warmUp = 200
         for call in 0..<(calls + warmUp) {
             let condition = try Where.parse(condition(Int.random(in: 0..<1_000_000)))

@@ -1,11 +1,11 @@
 internal import FoundationEssentials
 internal import Glibc
 
-/// Measures modules for `deploy/bench`, which compares them with the best of their field in the same
-/// run, and is the other side of the services that it measures whole. Prints one JSON object.
+/// Measures modules for `deploy/bench`, which compares them with the best of their field in the
+/// same run, and generates the load for complete services. Prints one JSON object.
 ///
-/// One call is one round: `deploy/bench` takes turns with the other side and compares medians, as
-/// what else the machine does changes faster than a long measurement ends.
+/// One call is one round: `deploy/bench` alternates with the other side and compares medians, as
+/// the load of the machine changes faster than a long measurement ends.
 @main
 struct Benchmarks {
     static func main() async {

@@ -1,7 +1,7 @@
 internal import Glibc
 
-/// The CPU time of one call of `body` in nanoseconds: the median of `batches` batches, each of
-/// about `batch`. CPU time of this thread, as others have a part of the machine too.
+/// Returns the CPU time of one call of `body` in nanoseconds: the median of `batches` batches, each
+/// of about `batch`. It counts CPU time of this thread, as other processes use the machine too.
 func medianNanoseconds(
     batches: Int = 15,
     batch: Duration = .milliseconds(20),

@@ -1,9 +1,9 @@
 internal import Glibc
 internal import JSON
 
-/// How long the answers of one load took, and for how long it was kept up.
+/// The response times of one load, and its duration.
 struct LoadTimes {
-    /// Milliseconds, as they came.
+    /// Milliseconds, in order of arrival.
     var answers: [Double] = []
     var seconds: Double = 0
 
@@ -20,17 +20,17 @@ struct LoadTimes {
     }
 }
 
-/// Has clients ask for one thing after the other, for so long.
+/// Lets clients send one request after the other, for this long.
 ///
 /// - Parameters:
 ///   - clients: All of them idle.
-///   - seconds: For how long requests are sent; what is under way then is waited for.
-///   - rate: How many requests are due in a second, all clients together; `nil`: as many as are
-///     answered. With a rate the time of an answer counts from when its request was due, so that
-///     a server that stands still is not asked less for it.
-///   - next: The bytes of a whole request; `nil` where there is none left.
-/// - Returns: How long each answer took.
-/// - Throws: `BenchmarkError` for an answer that is no success, or none within ten seconds.
+///   - seconds: The duration of sending; requests in flight at its end are waited for.
+///   - rate: The number of requests due per second, all clients together; `nil`: one after each
+///     response. With a rate a response time counts from when its request was due, so that a
+///     server that stops for a while does not get fewer requests.
+///   - next: The bytes of a complete request; `nil` at the end.
+/// - Returns: The time of each response.
+/// - Throws: `BenchmarkError` for a response without success, or without one for ten seconds.
 func ask(
     _ clients: [LoadClient],
     for seconds: Double,
@@ -59,7 +59,7 @@ func ask(
             try clients[index].send(request, dueAt: due)
         }
         if isOver, idle.count == clients.count { break }
-        // Until the next is due, where a client is free to ask for it.
+        // The wait is until the next one is due, if a client is free.
         var wait = Duration.seconds(10)
         if let rate, !isOver, !idle.isEmpty {
             wait = max(.zero, start + .seconds(Double(asked) / rate) - .now)
@@ -80,8 +80,8 @@ func ask(
     return times
 }
 
-/// - Returns: Which of them have something to read; none where the time was over first. `select` takes
-///   it in microseconds, which `poll` does not.
+/// - Returns: The clients with something to read; none if the time ran out. `select` takes the wait
+///   in microseconds, which `poll` does not.
 private func readable(_ clients: [LoadClient], within wait: Duration) throws -> [Int] {
     var set = fd_set()
     var highest: Int32 = 0
@@ -110,7 +110,7 @@ private func readable(_ clients: [LoadClient], within wait: Duration) throws -> 
 /// One connection that has one request at a time.
 final class LoadClient {
     let descriptor: Int32
-    /// The last answer, head and body.
+    /// The last response, head and body.
     private(set) var answer: [UInt8] = []
     private var dueAt = ContinuousClock.now
     private var buffer = [UInt8](repeating: 0, count: 131_072)
@@ -119,9 +119,9 @@ final class LoadClient {
     /// Connects.
     ///
     /// - Parameters:
-    ///   - port: Of this machine.
-    ///   - expecting: How the status of each answer begins.
-    /// - Throws: `BenchmarkError` where nobody listens.
+    ///   - port: A port of this machine.
+    ///   - expecting: The first digits of each response's status.
+    /// - Throws: `BenchmarkError` if nothing listens.
     init(port: UInt16, expecting: String = "20") throws {
         expected = "HTTP/1.1 " + expecting
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
@@ -151,7 +151,7 @@ final class LoadClient {
         }
     }
 
-    /// - Returns: How many milliseconds the answer took; `nil` while there is more to come.
+    /// - Returns: The milliseconds of the response; `nil` while there is more to come.
     func receive() throws -> Double? {
         let count = unsafe read(descriptor, &buffer, buffer.count)
         guard count > 0 else { throw BenchmarkError("the connection was closed") }
@@ -161,7 +161,7 @@ final class LoadClient {
         return (ContinuousClock.now - dueAt) / .milliseconds(1)
     }
 
-    /// Of head and body, once the head is there.
+    /// Returns the length of head and body, once the head is there.
     private func wholeLength() throws -> Int? {
         let end: [UInt8] = [13, 10, 13, 10]
         guard let head = answer.firstRange(of: end) else { return nil }
