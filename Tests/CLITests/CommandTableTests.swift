@@ -5,9 +5,9 @@ import Testing
 
 @testable import CLI
 
-@Suite("The commands' table", .timeLimit(.minutes(1)))
+@Suite("The command table", .timeLimit(.minutes(1)))
 struct CommandTableTests {
-    @Test("No command's words begin with another's: each is found by its own")
+    @Test("No command's words begin with those of another, so each is found by its own")
     func found() {
         for command in CommandTable.all {
             #expect(CommandTable.find(command.words)?.name == command.name)
@@ -17,7 +17,7 @@ struct CommandTableTests {
         }
     }
 
-    @Test("Words and operands are read from how a command is written")
+    @Test("Words and operands are parsed from a command's usage")
     func read() throws {
         let command = Command("app tell <app> [<push id>] …", "Tell", options: []) { _, _ in 0 }
         #expect(command.words == ["app", "tell"])
@@ -58,7 +58,7 @@ struct CommandTableTests {
     }
 
     @Test(
-        "bash completes words, options, choices and groups of words",
+        "Completion in bash offers words, options, choices and groups of words",
         arguments: [
             (["pu"], "push"), (["push", "sh"], "show"), (["credentials", "set", "m"], "mpns"),
             (["credentials", "se"], "set"), (["push", "send", "shop", "--ale"], "--alert"),
@@ -84,7 +84,7 @@ struct CommandTableTests {
         #expect(answer.output == expected)
     }
 
-    @Test("What zsh gets names every command")
+    @Test("The completion script for zsh has every command")
     func zsh() {
         let script = Completions(for: .zsh).script
         #expect(script.hasPrefix("#compdef carillon\n"))

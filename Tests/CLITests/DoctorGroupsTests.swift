@@ -7,8 +7,8 @@ import Testing
 
 @testable import CLI
 
-/// The doctor's questions about consumer groups, to librdkafka's own stand-in for a cluster.
-@Suite("The doctor asks for each group", .timeLimit(.minutes(1)))
+/// The doctor's requests about consumer groups, against librdkafka's mock cluster.
+@Suite("The doctor's check of consumer groups", .timeLimit(.minutes(1)))
 struct DoctorGroupsTests {
     private func withDoctor(
         groups: [ConsumerRole: String] = [:],
@@ -36,7 +36,7 @@ struct DoctorGroupsTests {
         }
     }
 
-    @Test("What each service reads is looked at, under the name of its group")
+    @Test("The doctor checks each topic that a service reads, under the name of its group")
     func each() async throws {
         try await withDoctor(groups: [.configWatcher: "own"]) { doctor, _, cluster in
             try await doctor.examineGroups(cluster)
@@ -56,7 +56,9 @@ struct DoctorGroupsTests {
         }
     }
 
-    @Test("The sink reads every topic of its beginning, those of declared types too, and no other")
+    @Test(
+        "The sink reads every topic with its prefix, including those of declared types, and no other"
+    )
     func ingest() throws {
         let names = [
             "p.ingest.Weather", "p.ingestWeather", "q.ingest.Weather", "p.ingest.SegmentTrack",
@@ -65,7 +67,7 @@ struct DoctorGroupsTests {
         #expect(read == ["p.ingest.Weather", "p.ingest.SegmentTrack"])
     }
 
-    @Test("The groups of one KAFKA_GROUP_ID for all services are those that can work together")
+    @Test("One KAFKA_GROUP_ID for all services gives groups that can work together")
     func shared() {
         let groups = ConsumerRole.allCases.map { $0.group(under: "shop") }
         #expect(groups == ["shop", "shop", "shop-config", "shop-sync", "shop-ingest"])
@@ -76,7 +78,7 @@ struct DoctorGroupsTests {
         #expect(ConsumerRole.allCases.map(\.defaultGroup).last == "carillon-ingest")
     }
 
-    @Test("A topic that is missing is passed over")
+    @Test("A missing topic is skipped")
     func missing() async throws {
         try await withDoctor { doctor, _, cluster in
             var cluster = cluster
@@ -86,7 +88,7 @@ struct DoctorGroupsTests {
         }
     }
 
-    @Test("To be refused is a warning, and keeps no other group from being asked for")
+    @Test("A denied request is a warning, and the other groups are still checked")
     func refused() async throws {
         try await withDoctor { doctor, mock, cluster in
             mock.refuse(.offsetFetch, with: .groupAuthorizationFailed)
@@ -102,7 +104,7 @@ struct DoctorGroupsTests {
         }
     }
 
-    @Test("A cluster that falls silent is a failure, in time")
+    @Test("A cluster that stops answering is a failure within the time limit")
     func silent() async throws {
         try await withDoctor { doctor, mock, cluster in
             try mock.setBroker(isUp: false)

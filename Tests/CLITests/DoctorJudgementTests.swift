@@ -2,9 +2,9 @@ import Testing
 
 @testable import CLI
 
-@Suite("The doctor says what is late and what is wrong, and what to do", .timeLimit(.minutes(1)))
+@Suite("The doctor's findings and next steps", .timeLimit(.minutes(1)))
 struct DoctorJudgementTests {
-    @Test("A clock that differs from Postgres' by more than five seconds is a warning")
+    @Test("A clock that differs from that of Postgres by more than five seconds is a warning")
     func clock() {
         #expect(Doctor.judge(hostIsAhead: .seconds(5)).status == .ok)
         #expect(Doctor.judge(hostIsAhead: .milliseconds(-4999)).status == .ok)

@@ -6,9 +6,10 @@ import Testing
 
 @testable import CLI
 
-@Suite("How far a consumer group is behind", .timeLimit(.minutes(1)))
+@Suite("Lag of a consumer group", .timeLimit(.minutes(1)))
 struct GroupLagTests {
-    /// `recent` is where the last minute's records begin; without it, all are older.
+    /// Makes a position. `recent` is the offset where the last minute's records begin; without it,
+    /// all are older.
     private func position(
         _ committed: Int64?,
         of range: (start: Int64, end: Int64),
@@ -28,7 +29,7 @@ struct GroupLagTests {
         GroupLag(reader: .dispatcher, group: "g", kafkaTopic: "t.push.requests", positions)
     }
 
-    @Test("Partitions are summed, and those that have more to read are counted")
+    @Test("The lag is the sum over partitions, with the number of those that have more to read")
     func sums() {
         let lag = lag(
             position(7, of: (0, 10), recent: 9),
@@ -56,7 +57,7 @@ struct GroupLagTests {
         )
     }
 
-    @Test("What came within the last minute is work, until it is too much at once")
+    @Test("Records of the last minute are normal work, unless they are too many")
     func young() {
         #expect(lag(position(0, of: (0, 100_000), recent: 0)).finding.status == .ok)
         #expect(lag(position(0, of: (0, 100_001), recent: 0)).finding.status == .warning)
@@ -64,7 +65,7 @@ struct GroupLagTests {
         #expect(lag(position(0, of: (0, 2), recent: 1)).finding.status == .warning)
     }
 
-    @Test("A group that has committed nothing is told of once there is something to read")
+    @Test("A group without a commit is reported once there is something to read")
     func silent() {
         let idle = lag(position(nil, of: (0, 0)), position(nil, of: (9, 9)))
         #expect(!idle.hasCommitted)
@@ -75,7 +76,7 @@ struct GroupLagTests {
         #expect(deaf.finding.detail.hasPrefix("has committed nothing, and 4 record(s) are there"))
     }
 
-    @Test("A commit of what is not there any more counts as the reader takes it: from the start")
+    @Test("A commit of a deleted offset counts as the consumer treats it: from the start")
     func outside() {
         let expired = lag(position(3, of: (10, 15), recent: 12))
         #expect((expired.waiting, expired.overdue) == (5, 2))
@@ -84,7 +85,7 @@ struct GroupLagTests {
         #expect(madeAnew.hasCommitted)
     }
 
-    @Test("Whatever a broker says of offsets, nothing traps")
+    @Test("No offset that a broker reports can trap")
     func hostile() {
         let much = lag(position(nil, of: (0, .max)), position(0, of: (0, .max)))
         #expect(much.waiting == .max)
@@ -92,7 +93,7 @@ struct GroupLagTests {
         #expect((turned.waiting, turned.overdue) == (0, 0))
     }
 
-    @Test("Groups are the services' own, else the environment's, else the option's")
+    @Test("A group's name comes from the service, else the environment, else the option")
     func names() throws {
         #expect(try Command.groups([], everywhere: nil) == [:])
         #expect(

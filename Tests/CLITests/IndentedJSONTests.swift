@@ -3,10 +3,10 @@ import Testing
 
 @testable import CLI
 
-@Suite("JSON for people who edit it", .timeLimit(.minutes(1)))
+@Suite("Indented JSON for editing", .timeLimit(.minutes(1)))
 struct IndentedJSONTests {
     @Test(
-        "It says the same, in the same order",
+        "Indenting keeps the values and their order",
         arguments: [
             "{}", "[]", "\"a\\n\\\"b\"", "[[],[{}]]", "{\"b\":[1,2.50,null],\"a\":{\"\":true}}",
         ]
@@ -16,7 +16,7 @@ struct IndentedJSONTests {
         #expect(try JSONValue.parse(value.indented).text == value.text)
     }
 
-    @Test("A line each member, and nothing of an empty one")
+    @Test("Each member has a line, and an empty container has no inner line")
     func lines() {
         let value: JSONValue = ["b": ["c": []], "a": [1, "x"]]
         #expect(

@@ -7,7 +7,7 @@ import Testing
 
 @testable import CLI
 
-@Suite("What a declaration changes of a type", .timeLimit(.minutes(1)))
+@Suite("Changes that a declaration makes to an ingest type", .timeLimit(.minutes(1)))
 struct IngestTypeChangeTests {
     private static let schema: JSONValue = [
         "type": "object", "required": ["_id"],
@@ -42,7 +42,7 @@ struct IngestTypeChangeTests {
         )
     }
 
-    @Test("The same again is nothing, whatever the order of its members")
+    @Test("An equal declaration changes nothing, whatever the order of its members")
     func same() throws {
         let text = #"{"properties":{"name":{"type":"string"},"_id":{"type":"string"}},"#
         let reordered = try JSONValue.parse(text + #""required":["_id"],"type":"object"}"#)
@@ -53,7 +53,7 @@ struct IngestTypeChangeTests {
         }
     }
 
-    @Test("Another retention or subject is a change, and no version")
+    @Test("A new retention or subject is a change without a new version")
     func options() throws {
         for change in [
             try change(retentionDays: nil), try change(retentionDays: 30),
@@ -64,7 +64,7 @@ struct IngestTypeChangeTests {
         }
     }
 
-    @Test("A new type is version 1, another schema the next")
+    @Test("A new type has version 1, and another schema the next version")
     func versions() throws {
         #expect(try change(from: nil).nextVersion == 1)
         #expect(try change(from: nil).sentence(isDryRun: true).contains("version 1"))
@@ -80,7 +80,7 @@ struct IngestTypeChangeTests {
         #expect(change.columns.map(\.type) == [.text, .bigint])
     }
 
-    @Test("A retention is whole days")
+    @Test("A retention must be a number of whole days")
     func retention() throws {
         #expect(try RetentionOption.days("1d") == 1)
         #expect(try RetentionOption.days("48h") == 2)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import CLI
 
-@Suite("What commands list", .timeLimit(.minutes(1)))
+@Suite("Listings of commands", .timeLimit(.minutes(1)))
 struct ListingTests {
     private struct Phone {
         var name: String
@@ -40,7 +40,7 @@ struct ListingTests {
         )
     }
 
-    @Test("Without a row people get a sentence, or the titles alone, and programs an empty array")
+    @Test("Without rows people get a sentence or the titles alone, and programs an empty array")
     func none() {
         let sentence = listing([], titles: true, empty: "no bell yet")
         #expect(sentence.text(isJSON: false) == "no bell yet")
@@ -51,7 +51,9 @@ struct ListingTests {
         #expect(lines.text(isJSON: true) == "")
     }
 
-    @Test("A row is a line of cells and an object; what is for one of both is not in the other")
+    @Test(
+        "A row is a line of cells and a JSON object, and some columns are only in one of them"
+    )
     func one() {
         let one = listing([Self.two[1]])
         #expect(one.text(isJSON: false) == "Gabriel  80 kg  -")
@@ -59,7 +61,7 @@ struct ListingTests {
         #expect(one.json == .array([.object(one.object(Self.two[1]))]))
     }
 
-    @Test("Many rows are aligned below their titles, and one array, or a line each")
+    @Test("Many rows are aligned below their titles, and are one array or one line each in JSON")
     func many() {
         let array = listing(Self.two, titles: true)
         #expect(
@@ -79,7 +81,7 @@ struct ListingTests {
         #expect(lines.text(isJSON: false) == "Mary     1200 kg  Oslo\nGabriel  80 kg    -")
     }
 
-    @Test("Rows that are counted together come last, and are for people only")
+    @Test("Summary rows come last, and only people see them")
     func more() {
         let table = listing([Self.two[0]], titles: true).table(more: [["others", "-", "all over"]])
         #expect(
@@ -91,7 +93,7 @@ struct ListingTests {
         )
     }
 
-    @Test("A member of a later column takes the place of an earlier one's")
+    @Test("A member of a later column replaces the same member of an earlier one")
     func later() {
         let wakeUps = Listing(
             [1],
@@ -100,7 +102,7 @@ struct ListingTests {
         #expect(wakeUps.text(isJSON: true) == #"[{"n":"no. 1","m":2}]"#)
     }
 
-    @Test("A cell with control characters is one line, and JSON keeps its value")
+    @Test("A cell with control characters is one line in a table, and JSON keeps its value")
     func hostile() throws {
         let name = "a\u{1B}[2J\nb\t\u{202E}"
         let wakeUps = listing([Phone(name: name, weight: 1, place: name)], empty: "none")

@@ -3,7 +3,7 @@ import Testing
 
 @testable import CLI
 
-@Suite("How fast a push goes", .timeLimit(.minutes(1)))
+@Suite("Speed of a push", .timeLimit(.minutes(1)))
 struct ProgressMeterTests {
     private func meter(_ samples: [(done: Int, second: Int64)]) -> ProgressMeter {
         var meter = ProgressMeter()
@@ -13,17 +13,17 @@ struct ProgressMeterTests {
         return meter
     }
 
-    @Test("One look tells no rate, and so no time left")
+    @Test("A single sample gives no rate and no remaining time")
     func needsTwo() {
         #expect(meter([]).rate == nil)
         #expect(meter([(10, 0)]).rate == nil)
         #expect(meter([(10, 0)]).secondsLeft(pending: 5) == nil)
         #expect(meter([(10, 0)]).secondsLeft(pending: 0) == 0)
-        // The clock stood still.
+        // The clock did not advance.
         #expect(meter([(10, 0), (20, 0)]).rate == nil)
     }
 
-    @Test("The rate is that of the last ten seconds, not of all")
+    @Test("The rate is that of the last ten seconds")
     func forgets() {
         let steady = meter((0...5).map { (Int($0) * 100, $0) })
         #expect(steady.rate == 100)
@@ -34,16 +34,16 @@ struct ProgressMeterTests {
         #expect(faster.rate == 500)
     }
 
-    @Test("What stands still has no time left, whatever it did before")
+    @Test("A push without progress has no remaining time, whatever its earlier rate")
     func stalls() {
         let stalled = meter([(0, 0), (1000, 1)] + (2...12).map { (1000, $0) })
         #expect(stalled.rate == 0)
         #expect(stalled.secondsLeft(pending: 1) == nil)
-        // A count that goes back, as when more turned out to be pending, is no speed.
+        // A count that decreases, as when more turned out to be pending, gives no rate.
         #expect(meter([(100, 0), (50, 1)]).rate == 0)
     }
 
-    @Test("What is done is told with its share, which is never more than all")
+    @Test("Progress is shown with its share, which never exceeds 100 %")
     func shares() {
         #expect(ProgressMeter.share(0, of: 0) == "0/0")
         #expect(ProgressMeter.share(12, of: 40) == "12/40 (30.0 %)")
@@ -52,7 +52,7 @@ struct ProgressMeterTests {
     }
 
     @Test(
-        "A time left is told in its two largest units",
+        "The remaining time is shown in its two largest units",
         arguments: [
             (-1, "0 s"), (0, "0 s"), (59, "59 s"), (60, "1 min"), (61, "1 min 1 s"),
             (3600, "1 h"), (3601, "1 h"), (3725, "1 h 2 min"), (90_000, "1 d 1 h"),

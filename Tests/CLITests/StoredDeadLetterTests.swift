@@ -6,7 +6,7 @@ import Testing
 
 @testable import CLI
 
-@Suite("A dead letter, and where it goes when it is replayed", .timeLimit(.minutes(1)))
+@Suite("Stored dead letters and their replay", .timeLimit(.minutes(1)))
 struct StoredDeadLetterTests {
     private let topics = KafkaTopics(prefix: "p.")
 
@@ -33,7 +33,7 @@ struct StoredDeadLetterTests {
         )
     }
 
-    @Test("A record goes back to its topic as it came there, and to none but ours")
+    @Test("A record is replayed unchanged to its topic, and only to a topic of ours")
     func kafka() {
         let letter = letter("p.push.requests", #"{"app":"shop"}"#, [("ce_type", "push")])
         #expect(letter.way(topics) == .kafka(topic: "p.push.requests"))
@@ -52,7 +52,7 @@ struct StoredDeadLetterTests {
         }
     }
 
-    @Test("An item of Segment's goes through intake, as the app that it came from")
+    @Test("A Segment item is replayed through ingest, as the app that it came from")
     func intake() throws {
         let item = #"{"type":"track","userId":"u"}"#
         let letter = letter("http:/v1/batch", item, [("app", "shop")])
@@ -73,7 +73,7 @@ struct StoredDeadLetterTests {
     }
 
     @Test(
-        "What was too large to be kept cannot go anywhere: by its header, or as older ones say it"
+        "A dead letter that was too large cannot be replayed, by its header or an older one's text"
     )
     func leftOut() {
         let why = StoredDeadLetter.Way.none("it was too large to be stored")
@@ -85,7 +85,7 @@ struct StoredDeadLetterTests {
     }
 
     @Test(
-        "A letter is called by its place",
+        "A dead letter's id is its partition and offset",
         arguments: ["", "0", "0/", "/1", "a/1", "-1/0", "0/1/2"]
     )
     func ids(text: String) {
@@ -93,7 +93,7 @@ struct StoredDeadLetterTests {
         #expect(StoredDeadLetter.ID("3/17") == letter("x").id)
     }
 
-    @Test("What is no text is shown as Base64")
+    @Test("Bytes that are not UTF-8 are shown as Base64")
     func bytes() {
         var record = letter("p.push.requests").record
         record.value = [0xff]

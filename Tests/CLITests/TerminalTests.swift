@@ -3,9 +3,9 @@ import Testing
 
 @testable import CLI
 
-@Suite("What a person reads", .timeLimit(.minutes(1)))
+@Suite("Output for people", .timeLimit(.minutes(1)))
 struct TerminalTests {
-    @Test("JSON is told in words")
+    @Test("JSON is described in words")
     func plain() {
         let value: JSONValue = [
             "keyId": "ABC", "isOn": true, "hosts": ["a", "b"], "none": [], "deep": ["n": 1],
@@ -13,13 +13,13 @@ struct TerminalTests {
         #expect(value.plain == "key id ABC, is on yes, hosts a, b, none none, deep (n 1)")
     }
 
-    @Test("A text becomes one line of a bounded length, without what a terminal minds")
+    @Test("A string becomes one line of bounded length, without control characters")
     func short() {
         #expect(Terminal.short("a\nb\u{1B}[31m", 40) == "a b [31m")
         #expect(Terminal.short(String(repeating: "x", count: 50), 10) == "xxxxxxxxx…")
     }
 
-    @Test("What a terminal acts upon is printed as JSON escapes it, and JSON keeps its value")
+    @Test("Control characters are printed as JSON escapes, and JSON keeps its value")
     func printable() throws {
         let hostile =
             "a\u{1B}[31m\u{9B}2J\u{7F}\r\u{8}\u{202E}b\u{2066}\u{200F}\u{2028}\u{FEFF}\u{E0041}c"
@@ -36,7 +36,7 @@ struct TerminalTests {
         #expect(PrintableText.bytes(of: plain) == Array(plain.utf8))
     }
 
-    @Test("A cell is one line, whatever it holds")
+    @Test("A cell is one line, whatever it contains")
     func cells() {
         #expect(
             Terminal.table([["a\nb", "c"], ["d", "e\t"]]) == "a\\u000ab  c\nd         e\\u0009"
