@@ -24,7 +24,7 @@ struct CompressionTests {
         }
     }
 
-    /// A bomb: 64 MiB out of some kilobytes, and then again.
+    /// A decompression bomb: 64 MiB from some kilobytes, twice.
     @Test(arguments: Compression.allCases)
     func aBombIsRefusedAtItsBound(_ format: Compression) throws {
         let bomb = try format.compress([UInt8](repeating: 0, count: 64 << 20))
@@ -60,10 +60,11 @@ struct CompressionTests {
         }
     }
 
-    /// A frame may name a window of gigabytes, which its decoder would have to hold.
+    /// A frame may declare a window of gigabytes, which its decoder would have to allocate.
     @Test func aWindowBeyondEightMebibytesIsRefused() {
         let magic: [UInt8] = [0x28, 0xB5, 0x2F, 0xFD]
-        // No single segment, then the window's exponent (10 + 31), then one last block of two bytes.
+        // The frame has no single segment, the window's exponent (10 + 31), and one last block of
+        // two bytes.
         let bytes = magic + [0x00, 0xF8, 0x11, 0x00, 0x00, 1, 2]
         #expect(throws: CompressionError.broken) {
             try Compression.zstd.decompress(bytes, maximumBytes: 1 << 20)
