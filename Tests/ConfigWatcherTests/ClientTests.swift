@@ -4,9 +4,9 @@ import Testing
 
 @testable import ConfigWatcher
 
-@Suite("What clients are told, and how often they may ask")
+@Suite("Client streams and fetch limits")
 struct ClientTests {
-    @Test("Each object is one line of its own, and has the version")
+    @Test("Each object is one line of its own and contains the version")
     func lines() throws {
         let news = ConfigStream.Form.lines.news(of: 8)
         #expect(
@@ -19,7 +19,7 @@ struct ClientTests {
         #expect(object == ["latestTemplateVersionNumber": "8", "retryIntervalSeconds": 12])
     }
 
-    @Test("Events carry the version as their id")
+    @Test("Events have the version as their id")
     func events() {
         let form = ConfigStream.Form.events
         let news = String(decoding: form.news(of: 8), as: UTF8.self)
@@ -34,7 +34,7 @@ struct ClientTests {
     }
 
     @Test(
-        "A client's key is the query's or a header's; an empty one is none",
+        "A client's key comes from the query or a header, and an empty one counts as absent",
         arguments: [
             ("?key=good", nil, "good"), ("?key=good", "other", "good"), ("", "good", "good"),
             ("?key=", "good", "good"), ("?key=good", "", "good"), ("?key=", "", nil),
@@ -49,7 +49,7 @@ struct ClientTests {
     }
 
     @Test(
-        "What was heard last is a header's, or the query's; an empty one is none and hides no other",
+        "The last event id is in a header or the query, and an empty one hides no other",
         arguments: [
             ("", nil, nil), ("", "7", 7), ("?lastKnownVersionNumber=7", nil, 7),
             ("?lastKnownVersionNumber=7", "8", 8), ("?lastKnownVersionNumber=7", "", 7),
@@ -66,7 +66,7 @@ struct ClientTests {
         #expect(throws: FirebaseError.self) { try FirebaseSurface.lastEvent(of: wrong) }
     }
 
-    @Test("An instance has its fetches an hour, whatever others ask")
+    @Test("Each instance has its own number of fetches an hour")
     func fetchLimits() {
         let limits = FetchLimits()
         let now = ContinuousClock.now
@@ -85,7 +85,7 @@ struct ClientTests {
         #expect(take(.address("one")) == nil)
         #expect(take(.instance("one"), limit: 0) == nil)
         #expect(take(.instance("one"), after: .seconds(1201)) == nil)
-        // Equal by Unicode, and not the same.
+        // The two are equal by Unicode, but not by bytes.
         for _ in 0..<3 { #expect(take(.instance("\u{e9}")) == nil) }
         #expect(take(.instance("e\u{301}")) == nil)
         let long = String(repeating: "x", count: 1000)

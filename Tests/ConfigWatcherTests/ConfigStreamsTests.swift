@@ -10,7 +10,7 @@ import Testing
 
 @testable import ConfigWatcher
 
-/// Apps as Postgres has them.
+/// Apps as stored in Postgres.
 private final class Apps: Sendable {
     struct Away: Error {}
 
@@ -46,18 +46,19 @@ private final class Apps: Sendable {
     }
 }
 
-@Suite("Clients that listen, as their app comes and goes", .timeLimit(.minutes(1)))
+@Suite("Listening clients of apps that are deleted or created again", .timeLimit(.minutes(1)))
 struct ConfigStreamsTests {
     private let apps = Apps()
 
-    /// What listens on one loop, behind a real server.
+    /// The listeners of one loop, behind a real server.
     private struct Listening: Sendable {
         let port: Int
         let loop: EventLoop
         let streams: ConfigStreams
         let open: Gauge
 
-        /// Its client says that it is behind, and hears it, so that it is known to listen.
+        /// Listens as a client that is behind, and waits for its first event, so that it is
+        /// registered.
         func listen(
             to app: String,
             createdAt: Int,
@@ -70,7 +71,8 @@ struct ConfigStreamsTests {
             return listener
         }
 
-        /// Its client does not say what it has, and nobody has announced what is current.
+        /// Listens as a client that does not say which version it has, while the current one is not
+        /// announced yet.
         func listenEarly(to app: String, announced: Int) async throws -> Listener {
             let listener = try Listener(port: port)
             let head = "GET /\(app)/1/lines?announced=\(announced) HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -93,14 +95,15 @@ struct ConfigStreamsTests {
 
         func hears(_ text: String) async throws { try await hear { $0.contains(text) } }
 
-        /// All that came after the head, once the server has ended it, whole.
+        /// Returns the body, once the server has ended it completely.
         func body() async throws -> String {
             try await hear { $0.hasSuffix("\r\n0\r\n\r\n") }
             socket.close()
             return try parse(heard, of: "listening").text
         }
 
-        /// What keeps the line alive comes for ever, so that silence alone would not end this.
+        /// Reads until the condition is true. Keep-alive lines never end, so silence alone would
+        /// not end this.
         private func hear(until isEnough: @escaping @Sendable (String) -> Bool) async throws {
             try await onThread {
                 let deadline = ContinuousClock.now + .seconds(20)
@@ -171,7 +174,7 @@ struct ConfigStreamsTests {
         try result.get()
     }
 
-    /// That it is one object a line, and the last says when to come again.
+    /// Expects one object a line, and a last one that says when to reconnect.
     private func expectFarewell(_ body: String, at version: String) throws {
         let last = try #require(body.split(separator: "\n").last)
         let object = try JSONValue.parse(Array(last.utf8))
@@ -180,7 +183,7 @@ struct ConfigStreamsTests {
         #expect((1...30).contains(wait))
     }
 
-    @Test("Those of an app that was deleted are ended with the word of when to come again")
+    @Test("Streams of a deleted app end with the time to reconnect")
     func deleted() async throws {
         for app in ["shop", "other"] { apps.create(app, at: Instant(seconds: 1)) }
         try await run { listening in
@@ -204,7 +207,9 @@ struct ConfigStreamsTests {
         }
     }
 
-    @Test("Who begins between a publish and its announcement is told when it is announced")
+    @Test(
+        "A client that connects between a publish and its announcement is notified by the announcement"
+    )
     func betweenPublishAndAnnouncement() async throws {
         apps.create("shop", at: Instant(seconds: 1))
         apps.announce(6, of: "shop")
@@ -217,7 +222,7 @@ struct ConfigStreamsTests {
         }
     }
 
-    @Test("Postgres is not asked for each who begins, of an app that has announced nothing either")
+    @Test("New listeners share one query, even for an app that has announced nothing")
     func nothingAnnounced() async throws {
         apps.create("shop", at: Instant(seconds: 1))
         try await run { listening in
@@ -231,7 +236,7 @@ struct ConfigStreamsTests {
             let first = try await announced()
             #expect(first == 0)
             let listener = try await listening.listen(to: "shop", createdAt: 1)
-            // The first to listen brings about a look, and what that found is enough.
+            // The first listener causes a query, whose result is enough for the others.
             try await eventually("the next is not asked for") {
                 let before = apps.timesAsked
                 let now = try await announced()
@@ -242,20 +247,20 @@ struct ConfigStreamsTests {
         }
     }
 
-    @Test("Those of an app that was made again are ended, and the new one's are not")
+    @Test("Streams of an app end when it is created again, and those of the new one do not")
     func madeAgain() async throws {
         apps.create("shop", at: Instant(seconds: 1))
         try await run { listening in
             let old = try await listening.listen(to: "shop", createdAt: 1)
             apps.create("shop", at: Instant(seconds: 2))
-            // Nobody has told of it; the first who listens to it has it looked at.
+            // No notification arrived; the first listener causes the query.
             let new = try await listening.listen(to: "shop", createdAt: 2)
             try expectFarewell(try await old.body(), at: "7")
             apps.announce(8, of: "shop")
             listening.notice("shop")
             try await new.hears("\"8\"}")
             #expect(listening.open.value == 1)
-            // One that was let in before anybody knew.
+            // This one was admitted before the change was known.
             let late = try await listening.listen(to: "shop", createdAt: 1)
             try expectFarewell(try await late.body(), at: "7")
             try await eventually("it is not counted") { listening.open.value == 1 ? () : nil }
@@ -263,7 +268,7 @@ struct ConfigStreamsTests {
         }
     }
 
-    @Test("It is found where nobody tells of it")
+    @Test("A deletion is found without a notification")
     func unnoticed() async throws {
         apps.create("shop", at: Instant(seconds: 1))
         try await run(lookEvery: .milliseconds(10)) { listening in
@@ -273,7 +278,7 @@ struct ConfigStreamsTests {
         }
     }
 
-    @Test("A Postgres that does not answer says nothing of an app")
+    @Test("A Postgres that does not answer does not end the streams of an app")
     func away() async throws {
         apps.create("shop", at: Instant(seconds: 1))
         try await run { listening in

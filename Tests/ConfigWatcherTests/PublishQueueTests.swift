@@ -6,20 +6,20 @@ import Testing
 @testable import ConfigWatcher
 @testable import HTTPServer
 
-@Suite("Publishes of one app wait for each other", .timeLimit(.minutes(1)))
+@Suite("The queue of publishes of one app", .timeLimit(.minutes(1)))
 struct PublishQueueTests {
-    /// What happens, in its order. Confined to the loop.
+    /// Events in their order. Confined to the loop.
     private final class Story: @unchecked Sendable {
         var events: [String] = []
     }
 
-    /// One loop's turns. Confined to it.
+    /// The publish queue of one loop. Confined to it.
     private struct Publishers: Sendable {
         let loop: EventLoop
         let turns: PublishQueue
         let story = Story()
 
-        /// Begins at once, and in this turn of the loop stands where it is to stand.
+        /// Starts a publish, which has its place in the queue when this returns.
         func publish(
             _ name: String,
             of app: String = "shop",
@@ -51,7 +51,7 @@ struct PublishQueueTests {
         try result.get()
     }
 
-    @Test("In the order in which they came, one at a time")
+    @Test("Publishes run one at a time, in the order in which they came")
     func order() async throws {
         try await onLoop { (publishers) async throws in
             let gate = Gate()
@@ -62,12 +62,12 @@ struct PublishQueueTests {
             await gate.open()
             for one in publishing { try await one.value }
             #expect(publishers.story.events == names.flatMap { [$0, "end of " + $0] })
-            // Nobody is left in the way of who comes later.
+            // A later publish finds the queue free.
             try await publishers.publish("later").value
         }
     }
 
-    @Test("One app waits for none of another's")
+    @Test("A publish does not wait for another app")
     func otherApps() async throws {
         try await onLoop { (publishers) async throws in
             let gate = Gate()
@@ -79,7 +79,7 @@ struct PublishQueueTests {
         }
     }
 
-    @Test("Who would wait too long is refused, and those behind move up")
+    @Test("A publish that would wait too long is refused, and those behind it move up")
     func patience() async throws {
         try await onLoop(within: .init(patience: .milliseconds(20))) { (publishers) async throws in
             let gate = Gate()
@@ -96,7 +96,7 @@ struct PublishQueueTests {
         }
     }
 
-    @Test("Only so many of one app wait")
+    @Test("The number of waiting publishes of one app is bounded")
     func bound() async throws {
         try await onLoop(within: .init(waiting: 2)) { (publishers) async throws in
             let gate = Gate()
@@ -111,7 +111,7 @@ struct PublishQueueTests {
         }
     }
 
-    @Test("Who is cancelled leaves the line, and those behind move up")
+    @Test("A cancelled publish leaves the queue, and those behind it move up")
     func cancellation() async throws {
         try await onLoop { (publishers) async throws in
             let gate = Gate()
@@ -128,7 +128,9 @@ struct PublishQueueTests {
         }
     }
 
-    @Test("A caller that has gone leaves the line; one whose turn has come is heard to the end")
+    @Test(
+        "A publish leaves the queue when its client disconnects, and runs to its end once it has begun"
+    )
     func callersThatGo() async throws {
         try await onLoop { (publishers) async throws in
             let gate = Gate()
@@ -144,7 +146,7 @@ struct PublishQueueTests {
         }
     }
 
-    @Test("A turn that has come is nobody else's, even where its task is cancelled then")
+    @Test("A turn that has been granted is not given to another when its task is cancelled")
     func cancelledTurns() async throws {
         try await onLoop { (publishers) async throws in
             let gate = Gate()
@@ -159,7 +161,7 @@ struct PublishQueueTests {
         }
     }
 
-    @Test("What fails has had its turn too")
+    @Test("A failed publish also ends its turn")
     func failures() async throws {
         struct Refused: Error {}
         try await onLoop { (publishers) async throws in

@@ -9,7 +9,7 @@ import Testing
 
 @testable import ConfigWatcher
 
-/// A Postgres that does as it is told. Its statements wait while it is held up.
+/// A scripted Postgres. Its statements wait while it is held up.
 private final class Templates: Sendable {
     private struct State {
         var revision = 0
@@ -31,7 +31,7 @@ private final class Templates: Sendable {
         }
     }
 
-    /// A backup of before.
+    /// Restores an older version, as a backup does.
     func restore(_ app: String, _ version: Int) {
         state.withLock {
             $0.revision = 0
@@ -43,7 +43,7 @@ private final class Templates: Sendable {
 
     var asked: [String] { state.withLock { $0.asked } }
 
-    /// Statements wait from now on: all, or those of one name.
+    /// Makes statements wait from now on: all, or those of one name.
     func hold(only name: String? = nil) {
         state.withLock {
             $0.held = []
@@ -59,7 +59,7 @@ private final class Templates: Sendable {
         for one in held { one.resume() }
     }
 
-    /// What a statement sees is what is there when it comes, however late its answer is.
+    /// Answers with the state at the time of the call, however late the answer is.
     private func answer<Value: Sendable>(
         _ name: String,
         _ read: (State) -> Value
@@ -103,12 +103,12 @@ private final class Templates: Sendable {
     }
 }
 
-@Suite("Templates in memory", .timeLimit(.minutes(1)))
+@Suite("Template cache", .timeLimit(.minutes(1)))
 struct TemplateCacheTests {
     private let templates = Templates()
     private let createdAt = Instant(seconds: 1)
 
-    /// Runs on a loop of its own.
+    /// Runs `body` on a loop of its own.
     private func onLoop(
         _ bounds: TemplateCache.Bounds = TemplateCache.Bounds(),
         _ body: @escaping @Sendable (TemplateCache, EventLoop) async throws -> Void
@@ -122,14 +122,14 @@ struct TemplateCacheTests {
         try result.get()
     }
 
-    /// Answers count for ever, unless a test says otherwise.
+    /// Cached answers stay valid for ever, unless a test sets another bound.
     private static let trusting = TemplateCache.Bounds(
         trust: .seconds(3600),
         refreshAfter: .seconds(3600)
     )
     private static let doubting = TemplateCache.Bounds(trust: .zero, refreshAfter: .seconds(3600))
 
-    @Test("What Postgres has just said is not asked again")
+    @Test("A fresh answer of Postgres is not queried again")
     func answersFromMemory() async throws {
         templates.publish("shop", 7)
         let (templates, createdAt) = (templates, createdAt)
@@ -143,7 +143,7 @@ struct TemplateCacheTests {
         }
     }
 
-    @Test("Beyond that it is asked first, and what has changed is loaded anew")
+    @Test("A stale answer is checked first, and a changed template is loaded again")
     func asksFirst() async throws {
         templates.publish("shop", 7)
         let (templates, createdAt) = (templates, createdAt)
@@ -158,7 +158,7 @@ struct TemplateCacheTests {
         }
     }
 
-    @Test("All who wait share one question")
+    @Test("Concurrent callers share one query")
     func sharesQuestions() async throws {
         templates.publish("shop", 7)
         let (templates, createdAt) = (templates, createdAt)
@@ -171,7 +171,7 @@ struct TemplateCacheTests {
                     try await memory.config(of: "shop", createdAt: createdAt).version
                 }
             }
-            // The first asks; those that began after it was asked may not share its answer.
+            // The first caller queries; callers from after that may not share its answer.
             while templates.asked.count == before { await Task.yield() }
             templates.letGo()
             for fetch in fetches { #expect(try await fetch.value == 7) }
@@ -179,8 +179,8 @@ struct TemplateCacheTests {
         }
     }
 
-    /// Its answer was read before the publish, and comes after that is known.
-    @Test("A template that was overtaken while it was loaded is loaded again")
+    /// Its answer was read before the publish, and arrives after the publish is known.
+    @Test("A template that becomes stale while it is loaded is loaded again")
     func overtakenLoads() async throws {
         templates.publish("shop", 7)
         templates.publish("other", 1)
@@ -193,7 +193,7 @@ struct TemplateCacheTests {
             }
             while !templates.asked.contains("current shop") { await Task.yield() }
             templates.publish("shop", 8)
-            // Which asks what has changed.
+            // This checks what has changed.
             #expect(try await memory.config(of: "other", createdAt: createdAt).version == 1)
             templates.letGo()
             #expect(try await slow.value == 8)
@@ -202,7 +202,7 @@ struct TemplateCacheTests {
         }
     }
 
-    @Test("Without an answer there is none, in time")
+    @Test("A query that is not answered fails in time")
     func noAnswer() async throws {
         templates.publish("shop", 7)
         let (templates, createdAt) = (templates, createdAt)
@@ -222,7 +222,7 @@ struct TemplateCacheTests {
         }
     }
 
-    @Test("A notice is enough to know of a change")
+    @Test("A notification is enough to learn of a change")
     func notices() async throws {
         templates.publish("shop", 7)
         let (templates, createdAt) = (templates, createdAt)
@@ -236,7 +236,7 @@ struct TemplateCacheTests {
         }
     }
 
-    @Test("Another app of the same id, and a database from a backup, are asked about anew")
+    @Test("A recreated app of the same id, or a restored database, is queried again")
     func otherWorlds() async throws {
         templates.publish("shop", 7)
         let (templates, createdAt) = (templates, createdAt)
@@ -253,12 +253,12 @@ struct TemplateCacheTests {
         }
     }
 
-    @Test("What is kept is weighed, and what was used the longest ago goes first")
+    @Test("The cache has a budget in bytes, and the least recently used template is evicted first")
     func isBounded() async throws {
         for app in ["a", "b", "c"] { templates.publish(app, 1) }
         let (templates, createdAt) = (templates, createdAt)
         var bounds = Self.trusting
-        // Two of these small ones.
+        // Two of these small ones fit.
         bounds.weight = 150 << 10
         try await onLoop(bounds) { (memory, _) async throws in
             for app in ["a", "b", "a", "c", "a", "b"] {

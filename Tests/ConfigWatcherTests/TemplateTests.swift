@@ -9,10 +9,10 @@ import Testing
 
 @testable import ConfigWatcher
 
-@Suite("What publishers' requests say")
+@Suite("Requests of publishers")
 struct TemplateTests {
     @Test(
-        "An If-Match names one version of one template, with or without quotes",
+        "An If-Match header names one version of one template, with or without quotes",
         arguments: [
             ("etag-shop-8", 8), ("\"etag-shop-8\"", 8), ("etag-shop-0", 0), ("etag-shop-8-0", nil),
             ("etag-shop-08", nil), ("etag-shop-+8", nil), ("etag-shop-", nil),
@@ -43,7 +43,7 @@ struct TemplateTests {
         )
     }
 
-    @Test("A page's token says what the page before it was asked with")
+    @Test("A page token contains the parameters of the request for its page before")
     func pageTokens() throws {
         let first = try page(
             "pageSize=2&endVersionNumber=40&startTime=2026-01-02T03:04:05.678Z"
@@ -62,7 +62,7 @@ struct TemplateTests {
     }
 
     @Test(
-        "A list parameter that cannot be used is refused",
+        "An invalid list parameter is refused",
         arguments: [
             "pageSize=0", "pageSize=301", "pageSize=x", "pageSize=-1", "endVersionNumber=0",
             "endVersionNumber=1.5", "startTime=yesterday", "endTime=2026-01-01", "pageToken=7",
@@ -75,7 +75,7 @@ struct TemplateTests {
     }
 
     @Test(
-        "A rollback's number is the body's, or the query's where the body says none",
+        "A rollback's version is in the body, or else in the query",
         arguments: [
             ("?versionNumber=6", "", 6), ("", #"{"versionNumber":"6"}"#, 6),
             ("", #"{"versionNumber":6}"#, 6), ("?versionNumber=5", #"{"versionNumber":6}"#, 6),
@@ -98,14 +98,16 @@ struct TemplateTests {
         #expect(try FirebaseSurface.rollbackTarget(request, parameters) == version)
     }
 
-    @Test("A parameter is taken in both spellings, and an unknown one is refused in Google's form")
+    @Test(
+        "A parameter is accepted in both spellings, and an unknown one is refused in Google's form"
+    )
     func spellings() throws {
         let page = try page(
             "page_size=2&end_version_number=40&start_time=2026-01-02T03:04:05.123456789Z"
         )
         #expect(page.filter.limit == 2 && page.filter.endVersion == 40)
         #expect(page.filter.startTime?.iso8601 == "2026-01-02T03:04:05.123Z")
-        // Google's platform takes these everywhere.
+        // Google's platform accepts these everywhere.
         _ = try self.page("key=k&alt=json&prettyPrint=false&%24.xgafv=2&fields=f&quotaUser=u")
         for name in ["pagesize", "page-size", "PageSize", "limit", "x%22%0Ay"] {
             let error = #expect(throws: FirebaseError.self) { _ = try self.page("\(name)=2") }
@@ -122,7 +124,7 @@ struct TemplateTests {
         }
     }
 
-    @Test("Why a row of the table is not served is said in the reader's words")
+    @Test("The reason why a row is not served is that of the parser")
     func refusedRows() async throws {
         let loop = try EventLoop(name: "rows")
         func reason(_ template: String?, _ namespace: String = "firebase") async -> String? {
@@ -139,7 +141,7 @@ struct TemplateTests {
         #expect(await reason("{}", "other") == "the namespace is unknown")
         #expect(await reason(nil) == "the template is larger than 8388608 bytes")
         #expect(await reason(#"{"x":1}"#) == "x is not known")
-        // Postgres takes both.
+        // Postgres accepts both.
         let deep = String(repeating: "[", count: 70) + String(repeating: "]", count: 70)
         #expect(await reason(deep)?.hasPrefix("the template cannot be read: ") == true)
         let many = "[" + String(repeating: "0,", count: 500_001) + "0]"
@@ -147,7 +149,7 @@ struct TemplateTests {
         await loop.stop()
     }
 
-    @Test("Errors have Google's form, and refusals tell nothing of whether there is such a project")
+    @Test("Errors have Google's form, and a refusal does not reveal whether a project exists")
     func errors() throws {
         let mismatch = FirebaseError.versionMismatch(expected: "6", found: 8, project: "shop")
         #expect(
