@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Cryptography: digests and encodings", .timeLimit(.minutes(1)))
 struct DigestTests {
-    @Test("Digests give the published answers")
+    @Test("Digests match the published answers")
     func knownAnswers() {
         let abc = Array("abc".utf8)
         #expect(
@@ -30,7 +30,7 @@ struct DigestTests {
         )
     }
 
-    @Test("The sign vectors of LeanCloud's clients come out")
+    @Test("Signatures match the vectors of LeanCloud's clients")
     func leanCloudSign() {
         #expect(
             Hex.encode(md5(Array("1700000000000appkey".utf8)))
@@ -42,7 +42,7 @@ struct DigestTests {
         )
     }
 
-    @Test("Base64 gives the vectors of RFC 4648, both ways")
+    @Test("Base64 matches the vectors of RFC 4648 in both directions")
     func base64Vectors() throws {
         for (plain, text) in [
             ("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="),
@@ -60,7 +60,7 @@ struct DigestTests {
     }
 
     @Test(
-        "Base64 that is not strictly that is refused",
+        "Base64 that is not strict is refused",
         arguments: [
             "Zg", "Zg=", "Zh==", "Z===", "====", "Zm 9v", "Zm9v\n", "-_8=", "Zg==Zg==", "é",
         ]
@@ -69,14 +69,16 @@ struct DigestTests {
         #expect(throws: CryptographyError.self) { try Base64.decode(text) }
     }
 
-    @Test("Hexadecimal is read in either case and refused when odd or foreign")
+    @Test(
+        "Hexadecimal is read in either case, and an odd length or foreign character is refused"
+    )
     func hexadecimal() throws {
         #expect(try Hex.decode("00fFAb") == [0x00, 0xFF, 0xAB])
         #expect(throws: CryptographyError.self) { try Hex.decode("0") }
         #expect(throws: CryptographyError.self) { try Hex.decode("0g") }
     }
 
-    @Test("Comparison in constant time still compares, and random bytes differ")
+    @Test("Comparison in constant time gives the right result, and random bytes differ")
     func comparison() {
         #expect(constantTimeEqual([1, 2], [1, 2]))
         #expect(!constantTimeEqual([1, 2], [1, 3]))
@@ -93,7 +95,7 @@ struct KeyRingTests {
     private static let second = "b:" + Base64.encode([UInt8](repeating: 2, count: 32))
     private let secret = Array("a secret of some length".utf8)
 
-    @Test("What the first key sealed opens under every ring that still holds it")
+    @Test("A value that the first key sealed opens under every ring that still has the key")
     func rotation() throws {
         let old = try KeyRing(Self.first)
         let sealed = try old.seal(secret, context: "credential/shop/apns/x")
@@ -107,7 +109,7 @@ struct KeyRingTests {
         #expect(throws: CryptographyError.unknownKey("b")) { try old.open(again, context: "") }
     }
 
-    @Test("A mark is one key's and one context's, and no plain digest of what it marks")
+    @Test("A mark depends on its key and context, and is not a plain digest")
     func marks() throws {
         let old = try KeyRing(Self.first)
         let rotated = try KeyRing(Self.second + "," + Self.first)
@@ -120,7 +122,7 @@ struct KeyRingTests {
         #expect(marks[0].suffix(32) != marks[1].suffix(32))
     }
 
-    @Test("A changed byte anywhere, a cut, or another context: it does not open")
+    @Test("A value with a changed byte, a missing byte or another context does not open")
     func tampering() throws {
         let ring = try KeyRing(Self.first)
         let sealed = try ring.seal(secret, context: "here")
@@ -139,7 +141,7 @@ struct KeyRingTests {
         #expect(throws: CryptographyError.notAuthentic) { try ring.open(sealed, context: "there") }
     }
 
-    @Test("Another key under the same id does not open it")
+    @Test("A different key under the same id does not open a value")
     func wrongKey() throws {
         let sealed = try KeyRing(Self.first).seal(secret, context: "here")
         let other = try KeyRing("a:" + Base64.encode([UInt8](repeating: 9, count: 32)))
@@ -153,7 +155,7 @@ struct KeyRingTests {
     }
 
     @Test(
-        "A ring that cannot be used is refused, and the error shows no key",
+        "An invalid key ring is refused, and the error does not show a key",
         arguments: [
             "", "a", "a:", ":AAAA", "a:c2hvcnQ=", "a b:AAAA", Self.first + ",", "a:!!secret!!",
             Self.first + "," + Self.first,

@@ -7,8 +7,8 @@ struct HPKETests {
     private static let info = "4f6465206f6e2061204772656369616e2055726e"
     private static let plaintext = "4265617574792069732074727574682c20747275746820626561757479"
 
-    /// Of the vectors that come with RFC 9180, the first of mode 0, KEM 0x0020, KDF 0x0001, AEAD 0x0002.
-    @Test("What the RFC's vector seals is sealed so, and opened")
+    /// The first vector of RFC 9180 with mode 0, KEM 0x0020, KDF 0x0001 and AEAD 0x0002.
+    @Test("Sealing and opening match the vector of the RFC")
     func vector() throws {
         let privateKey = try Hex.decode(
             "497b4502664cfea5d5af0b39934dac72242a74f8480451e1aee7d6a53320333d"
@@ -38,8 +38,8 @@ struct HPKETests {
         #expect(Hex.encode(opened) == Self.plaintext)
     }
 
-    /// RFC 9180, appendix A.1.1: the KEM is the same there, the cipher another.
-    @Test("The shared secret is the one of appendix A.1")
+    /// RFC 9180, appendix A.1.1, has the same KEM with another cipher.
+    @Test("The shared secret is that of appendix A.1")
     func sharedSecret() throws {
         let ephemeral = try X25519Key(
             privateBytes: Hex.decode(
@@ -65,7 +65,7 @@ struct HPKETests {
         )
     }
 
-    @Test("What is sealed twice looks different, and opens to the same", arguments: [0, 1, 70_000])
+    @Test("Two seals of the same plaintext differ, and both open to it", arguments: [0, 1, 70_000])
     func roundTrip(count: Int) throws {
         let (privateKey, publicKey) = try HPKE.generateKeys()
         let plaintext = randomBytes(count)
@@ -80,7 +80,7 @@ struct HPKETests {
         }
     }
 
-    @Test("What was cut, changed, or sealed for another key, use or place does not open")
+    @Test("A value that was cut, changed, or sealed for another key, use or place does not open")
     func notAuthentic() throws {
         let (privateKey, publicKey) = try HPKE.generateKeys()
         let (other, _) = try HPKE.generateKeys()
@@ -105,8 +105,8 @@ struct HPKETests {
         #expect(refuses([UInt8](repeating: 0, count: 60), privateKey, [1], [2]))
     }
 
-    /// The points of small order, as RFC 7748 and libsodium list them, and with the highest bit set,
-    /// which X25519 does not look at.
+    /// The points of small order, as RFC 7748 and libsodium list them, also with the highest bit
+    /// set, which X25519 ignores.
     private static let lowOrder = [
         "0000000000000000000000000000000000000000000000000000000000000000",
         "0100000000000000000000000000000000000000000000000000000000000000",
@@ -119,7 +119,7 @@ struct HPKETests {
         "0100000000000000000000000000000000000000000000000000000000000080",
     ]
 
-    @Test("A point of low order is no key: everybody would know what is shared with it")
+    @Test("A point of low order is refused, as its shared secret is public")
     func lowOrder() throws {
         for point in Self.lowOrder {
             let point = try Hex.decode(point)
@@ -130,7 +130,7 @@ struct HPKETests {
         }
     }
 
-    @Test("A key of another length is none; every other text of 32 bytes is")
+    @Test("A key of another length is refused, and any other string of 32 bytes is accepted")
     func usable() throws {
         for count in [0, 1, 31, 33, 64] {
             #expect(!HPKE.isUsable(publicKey: [UInt8](repeating: 9, count: count)))

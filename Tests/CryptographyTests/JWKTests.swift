@@ -5,7 +5,7 @@ import Testing
 
 @Suite("JWK sets", .timeLimit(.minutes(1)))
 struct JWKTests {
-    /// RFC 7515, appendices A.3 and A.2: each key with the token that it has signed.
+    /// RFC 7515, appendices A.3 and A.2: each key with a token that it has signed.
     private static let elliptic: JSONObject = [
         "kty": "EC", "crv": "P-256", "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
         "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0",
@@ -43,7 +43,7 @@ struct JWKTests {
         return key
     }
 
-    @Test("The keys of RFC 7515 check its tokens, and not each other's")
+    @Test("Each key of RFC 7515 verifies its own token and not the other")
     func knownAnswers() throws {
         let set = try set(Self.elliptic, Self.rsa)
         #expect(set.passedOver == [])
@@ -58,7 +58,7 @@ struct JWKTests {
         }
     }
 
-    @Test("A set that was kept is the same when it is read again, without what is not needed")
+    @Test("A stored set is the same when it is read again, without unneeded members")
     func kept() throws {
         let set = try set(
             with(Self.elliptic, ["kid": "one", "use": "sig", "alg": "ES256", "x5c": ["…"]]),
@@ -72,7 +72,7 @@ struct JWKTests {
         #expect(again.candidates(kid: "one", algorithm: .es256).allSatisfy(token.isSigned))
     }
 
-    @Test("Keys of other kinds, uses and algorithms are passed over, and the others taken")
+    @Test("Keys of other kinds, uses and algorithms are skipped, and the others are read")
     func passedOver() throws {
         let (ec, rsa) = (Self.elliptic, Self.rsa)
         let strangers: [JSONObject] = [
@@ -97,7 +97,7 @@ struct JWKTests {
         }
     }
 
-    @Test("What is no set is refused, and so is one of too many keys")
+    @Test("An invalid set is refused, and so is one of too many keys")
     func noSet() throws {
         for json: JSONValue in [.null, [], [:], ["keys": [:]], ["keys": "one"]] {
             #expect(throws: CryptographyError.self) { try JWKSet(json) }
@@ -110,7 +110,7 @@ struct JWKTests {
         #expect(try JWKSet(["keys": []]).keys.isEmpty)
     }
 
-    @Test("A token's kid names its key by its bytes; without one at most eight are tried")
+    @Test("A token's kid selects its key by bytes, and without a kid at most eight keys are tried")
     func candidates() throws {
         var keys = (0..<20).map { with(Self.elliptic, ["kid": .string("key \($0)")]) }
         keys.append(with(Self.rsa, ["kid": "r"]))
@@ -125,7 +125,7 @@ struct JWKTests {
         #expect(set.candidates(kid: nil, algorithm: .rs256).count == 1)
     }
 
-    @Test("A token with a member twice, critical extensions or another algorithm is refused")
+    @Test("A token with a duplicate member, critical extensions or another algorithm is refused")
     func refusedTokens() throws {
         let key = try SigningKey.generateP256()
         func token(_ header: String, _ claims: String) throws -> String {
@@ -156,8 +156,8 @@ struct JWKTests {
         #expect(throws: CryptographyError.self) { try UnverifiedToken(long) }
     }
 
-    /// The classic: an HMAC under the public key's own text.
-    @Test("A token that is signed by HS256 with the public key proves nothing")
+    /// The classic attack: an HMAC under the text of the public key.
+    @Test("A token that is signed by HS256 with the public key is not valid")
     func publicKeyAsSecret() throws {
         let key = try SigningKey.generateRSA()
         let pem = try key.publicKeyPEM()

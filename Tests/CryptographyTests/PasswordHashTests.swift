@@ -5,7 +5,7 @@ import Testing
 @Suite("Hashes of secrets", .timeLimit(.minutes(1)))
 struct PasswordHashTests {
     /// RFC 7914, section 12; the fourth takes a gigabyte.
-    @Test("scrypt is the RFC's")
+    @Test("scrypt matches the vectors of the RFC")
     func vectors() throws {
         let vectors = [
             (
@@ -31,7 +31,7 @@ struct PasswordHashTests {
         }
     }
 
-    @Test("Only the secret matches, after the hash was stored and read, too")
+    @Test("Only the secret matches, also after the hash was stored and read")
     func matches() throws {
         let secret = Array("correct horse".utf8)
         let slow = try PasswordHash.scrypt(secret)
@@ -46,14 +46,16 @@ struct PasswordHashTests {
         }
     }
 
-    @Test("Nothing matches the decoy, which costs as much as any other")
+    @Test("No secret matches the decoy, which costs as much as any other hash")
     func decoy() throws {
         #expect(PasswordHash.decoy.isSlow)
         #expect(PasswordHash.decoy.stored.hasPrefix("scrypt$15$8$1$"))
         #expect(!PasswordHash.decoy.matches([]) && !PasswordHash.decoy.matches(Array("a".utf8)))
     }
 
-    @Test("A row that would take too long, too much memory, or is too weak is no hash")
+    @Test(
+        "A row that would take too much time or memory, or is too weak, is not accepted as a hash"
+    )
     func bounds() throws {
         let rest = "$" + Base64.encodeURL(randomBytes(16)) + "$" + Base64.encodeURL(randomBytes(32))
         for cost in ["15$8$1", "16$8$1", "17$8$2", "15$16$2"] {

@@ -38,7 +38,7 @@ struct TokenTests {
     }
 
     @Test(
-        "The examples of RFC 7515 verify",
+        "The examples of RFC 7515 are valid",
         arguments: [(es256Key, es256Token), (rs256Key, rs256Token)]
     )
     func knownAnswers(key: String, token: String) throws {
@@ -49,7 +49,7 @@ struct TokenTests {
         #expect(claims["exp"] == 1_300_819_380)
     }
 
-    @Test("A token that we sign verifies with its public key, and only with that")
+    @Test("A token that we sign is valid under its public key only")
     func roundTrip() throws {
         for key in [try SigningKey.generateP256(), try SigningKey.generateRSA(bits: 2048)] {
             let token = try JWT.sign(
@@ -66,7 +66,7 @@ struct TokenTests {
         }
     }
 
-    @Test("An ES256 signature is r and s side by side: 64 bytes")
+    @Test("An ES256 signature is r followed by s, 64 bytes in all")
     func rawSignature() throws {
         let key = try SigningKey.generateP256()
         for _ in 0..<32 {
@@ -77,7 +77,7 @@ struct TokenTests {
         }
     }
 
-    @Test("No changed character, cut or other form of a token verifies")
+    @Test("A token with a changed character, a cut or another form is not valid")
     func tampering() throws {
         let key = try VerifyingKey(pem: Self.es256Key)
         let characters = Array(Self.es256Token)
@@ -101,7 +101,7 @@ struct TokenTests {
         }
     }
 
-    @Test("A key survives its PEM, and says what it is")
+    @Test("A key survives PEM encoding and knows its type")
     func keyPEM() throws {
         let key = try SigningKey.generateP256()
         let text = try key.privateKeyPEM()
@@ -111,7 +111,7 @@ struct TokenTests {
         #expect(try again.publicKeyPEM() == key.publicKeyPEM())
     }
 
-    @Test("What is no private key is refused, and the error does not repeat it")
+    @Test("An invalid private key is refused, and the error does not contain it")
     func badKeys() {
         for text in [
             "", "-----BEGIN PRIVATE KEY-----\nSECRETSECRET\n-----END PRIVATE KEY-----\n",
@@ -122,7 +122,7 @@ struct TokenTests {
         }
     }
 
-    @Test("Another curve than P-256 is refused")
+    @Test("A curve other than P-256 is refused")
     func otherCurve() {
         // openssl ecparam -name secp384r1 -genkey -noout | openssl pkcs8 -topk8 -nocrypt
         let text = Self.pem(
@@ -140,7 +140,7 @@ struct TokenTests {
 
 @Suite("Cryptography: certificates", .timeLimit(.minutes(1)))
 struct CertificateTests {
-    @Test("A pair is accepted with its summary; another's key is not")
+    @Test("A pair is accepted with its summary, and a key of another certificate is not")
     func pairs() throws {
         let authority = try CertificateAuthority.make(commonName: "Test CA")
         let pair = try authority.issue(
@@ -171,7 +171,7 @@ struct CertificateTests {
         }
     }
 
-    @Test("A host that would write another extension is refused")
+    @Test("A host name that would add another extension is refused")
     func hosts() throws {
         let authority = try CertificateAuthority.make(commonName: "Test CA")
         for hosts in [[], [""], ["a,DNS:evil"], ["a\nb"]] {
