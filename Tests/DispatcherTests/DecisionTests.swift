@@ -6,7 +6,7 @@ import Testing
 
 @testable import Dispatcher
 
-@Suite("Which credential a delivery leaves with", .timeLimit(.minutes(1)))
+@Suite("The credential of a delivery", .timeLimit(.minutes(1)))
 struct CredentialChoiceTests {
     private func credential(
         _ platform: Platform,
@@ -27,7 +27,7 @@ struct CredentialChoiceTests {
         try? CredentialCache.choose(candidates, topic: topic).get().name
     }
 
-    @Test("APNs' is the one of the delivery's topic, else the default, or the only one there is")
+    @Test("APNs uses the credential of the delivery's topic, else the default, or the only one")
     func apns() {
         let shop = credential(.apns, "com.example.shop")
         let news = credential(.apns, "com.example.news")
@@ -41,7 +41,7 @@ struct CredentialChoiceTests {
         #expect(name([shop], topic: "com.example.other") == nil)
     }
 
-    @Test("the others have one, whatever the topic; without one the delivery fails with a reason")
+    @Test("Other providers have one credential, and without one the delivery fails with a reason")
     func others() {
         #expect(name([credential(.fcm)], topic: "com.example.shop") == "")
         guard case .failure(let problem) = CredentialCache.choose([], topic: nil) else {
@@ -52,7 +52,7 @@ struct CredentialChoiceTests {
     }
 }
 
-@Suite("Rows that are ours and in nobody's hands", .timeLimit(.minutes(1)))
+@Suite("Strays: claimed rows that no task works on", .timeLimit(.minutes(1)))
 struct StraySearchTests {
     private func keys(_ targets: String...) -> Set<DeliveryKey> {
         Set(targets.map { DeliveryKey(day: "2026-11-21", pushID: "p", target: $0) })
@@ -64,7 +64,7 @@ struct StraySearchTests {
         return search
     }
 
-    @Test("one is handed back when two looks in a row found it idle")
+    @Test("A stray is released when two looks in a row found it idle")
     func twoLooks() {
         var search = wantedSearch()
         #expect(search.look(owned: keys("a", "b", "c"), inHand: keys("b")).isEmpty)
@@ -73,7 +73,7 @@ struct StraySearchTests {
         #expect(!search.isWanted)
     }
 
-    @Test("what is claimed between two looks is not taken for one")
+    @Test("A row that is claimed between two looks is not a stray")
     func freshClaims() {
         var search = wantedSearch()
         #expect(search.look(owned: keys("a"), inHand: keys()).isEmpty)
@@ -82,15 +82,15 @@ struct StraySearchTests {
     }
 }
 
-@Suite("How patiently a delivery is tried again", .timeLimit(.minutes(1)))
+@Suite("Retry limits and backoff", .timeLimit(.minutes(1)))
 struct RetryPolicyTests {
-    @Test("FCM gets 10 s at least before the first repeat after a server's error")
+    @Test("FCM gets at least 10 s before the first retry after a server error")
     func fcm() {
         let backoff = RetryPolicy.backoff(for: .fcm, .unavailable(retryAfter: nil))
         #expect(backoff.delayMilliseconds(after: 1, jitter: 0) == 10_000)
     }
 
-    @Test("15 attempts; the first wait is the provider's own, and what never left waits a second")
+    @Test("A delivery has 15 attempts, waits as its provider says, and for a second if never sent")
     func limits() {
         #expect(RetryPolicy.attemptLimit == 15)
         let bases: [Platform: Int64] = [.apns: 2000, .wns: 2000, .fcm: 20_000, .mpns: 120_000]
@@ -107,7 +107,7 @@ struct RetryPolicyTests {
         }
     }
 
-    @Test("waits grow and are bounded by a quarter of an hour", arguments: Platform.allCases)
+    @Test("Waits grow up to a quarter of an hour", arguments: Platform.allCases)
     func bounded(platform: Platform) {
         let backoff = RetryPolicy.backoff(for: platform, .unavailable(retryAfter: nil))
         var last: Int64 = 0
@@ -119,7 +119,10 @@ struct RetryPolicyTests {
         }
     }
 
-    @Test("what never left is tried again soon, on every platform", arguments: Platform.allCases)
+    @Test(
+        "A notification that was never sent is retried soon, on every platform",
+        arguments: Platform.allCases
+    )
     func notSent(platform: Platform) {
         let backoff = RetryPolicy.backoff(for: platform, .notSent)
         #expect(backoff.delayMilliseconds(after: 1, jitter: 0.99) <= 1000)

@@ -5,7 +5,7 @@ import Testing
 @testable import Dispatcher
 @testable import PushStorage
 
-@Suite("What is written down of a delivery that ended here", .timeLimit(.minutes(1)))
+@Suite("The record of a delivery that ended in this process", .timeLimit(.minutes(1)))
 struct DeliveryEndTests {
     private let now = Instant(seconds: 1_800_000_000)
     private var delivery: Delivery {
@@ -25,7 +25,7 @@ struct DeliveryEndTests {
         DeliveryEnd(decision, reason: reason, attempts: 2, unanswered: 1, at: now)
     }
 
-    @Test("an outcome is settled; what is tried again is due then")
+    @Test("An outcome is settled, and a retry is due at its time")
     func settledOrNot() {
         for outcome in Outcome.allCases {
             #expect(end(.settle(outcome)).outcome == outcome)
@@ -40,7 +40,7 @@ struct DeliveryEndTests {
         }
     }
 
-    @Test("one in flight is a row with the attempts that it had")
+    @Test("A delivery in flight is a row with its earlier attempts")
     func inFlight() {
         var delivery = delivery
         delivery.attempts = 3
@@ -50,7 +50,7 @@ struct DeliveryEndTests {
         #expect(DeliveryRecord(delivery, end(.settle(.failed))).attempts == 2)
     }
 
-    @Test("a token dies when its provider says it did, else when its answer came")
+    @Test("A token expires at the time that its provider states, else at that of the answer")
     func deadTokens() {
         let before = now.adding(milliseconds: -60_000)
         for (since, died) in [(before, before), (nil, now)] as [(Instant?, Instant)] {
@@ -63,7 +63,7 @@ struct DeliveryEndTests {
         #expect(DeliveryRecord(delivery, end(.settle(.failed))).deadToken == nil)
     }
 
-    @Test("a provider's words are kept bounded, and without what a terminal minds (rule 57)")
+    @Test("A provider's text is stored bounded and without control characters (rule 57)")
     func words() {
         let hostile = "Bad\u{0}\u{1b}[31mToken\n" + String(repeating: "é", count: 300)
         let reason = end(.settle(.failed), reason: hostile).reason ?? ""

@@ -6,11 +6,11 @@ import Testing
 
 @testable import Dispatcher
 
-@Suite("What a batch of records becomes", .timeLimit(.minutes(1)))
+@Suite("Batches of records", .timeLimit(.minutes(1)))
 struct EventBatchTests {
     private let now = Instant(seconds: 1_700_000_000)
 
-    /// Enough of a hash to tell these inputs apart.
+    /// A hash that is good enough to tell these inputs apart.
     private let digest: Digest = { bytes in
         var state: UInt64 = 14_695_981_039_346_656_037
         var output: [UInt8] = []
@@ -42,7 +42,7 @@ struct EventBatchTests {
     }
 
     @Test(
-        "A record of equivalent keys costs what one of its size costs, and is one dead letter or push"
+        "A record with equivalent keys costs as much as another of its size, and gives one result"
     )
     func equivalentKeys() {
         func event(_ keys: [String]) -> String {
@@ -56,7 +56,7 @@ struct EventBatchTests {
         #expect(ratio < 20)
     }
 
-    @Test("Who is named in two equivalent forms is two, and gets two pushes")
+    @Test("Two equivalent forms of an identity are two identities, and each gets its push")
     func equivalentNames() {
         let batch = batch([
             "{\"app\":\"shop\",\"identities\":[\"caf\u{e9}\",\"cafe\u{301}\",\"caf\u{e9}\"],\"data\":{\"alert\":\"x\"}}"
@@ -64,7 +64,7 @@ struct EventBatchTests {
         #expect(batch.usable.first?.namedDevices == 2)
     }
 
-    @Test("An announcement that no platform takes is a dead letter, whoever wrote it")
+    @Test("An announcement that every platform rejects is a dead letter, whatever its source")
     func announcements() {
         func announcement(_ version: Int, _ text: String) -> IncomingRecord {
             var record = record(
@@ -87,7 +87,7 @@ struct EventBatchTests {
         #expect(batch.unusable.map(\.reason.reason) == [.tooLarge, .invalidRequest])
     }
 
-    @Test("A NUL anywhere in a record makes it a dead letter, not an error of the database")
+    @Test("A NUL anywhere in a record makes it a dead letter, not a database error")
     func nul() {
         let records = [
             #"{"app":"shop","channels":["news"],"data":{"alert":"a\u0000b"}}"#,
@@ -101,7 +101,7 @@ struct EventBatchTests {
         #expect(batch.unusable.allSatisfy { $0.reason.detail.contains("NUL") })
     }
 
-    @Test("the same event twice in one batch is one push")
+    @Test("The same event twice in one batch is one push")
     func repeats() {
         let event = #"{"id":"a","source":"s","app":"shop","data":{"alert":"x"}}"#
         let other = #"{"id":"a","source":"t","app":"shop","data":{"alert":"x"}}"#
@@ -111,7 +111,7 @@ struct EventBatchTests {
         #expect(batch.unusable.isEmpty)
     }
 
-    @Test("What is too large for every platform of the request is refused, and nothing else")
+    @Test("Content too large for every platform of the request is refused")
     func sizes() {
         func event(_ size: Int, _ rest: String = "", source: String = "s") -> String {
             let text = String(repeating: "x", count: size)
@@ -132,7 +132,7 @@ struct EventBatchTests {
         #expect(batch.usable.count == 4)
     }
 
-    @Test("a record without an id is known by where it stands, so a redelivery is the same push")
+    @Test("A record without an id is identified by its position, so a redelivery is the same push")
     func withoutID() {
         let value = #"{"app":"shop","data":{"alert":"x"}}"#
         let first = batch([value, value])
@@ -142,7 +142,7 @@ struct EventBatchTests {
         #expect(first.usable.map(\.pushID) == again.usable.map(\.pushID))
     }
 
-    @Test("what cannot be used has its reason, and what stands beside it goes on")
+    @Test("An invalid record is a dead letter with its reason, and its neighbours are processed")
     func unusable() {
         let batch = batch([
             "garbage",
@@ -158,7 +158,7 @@ struct EventBatchTests {
         #expect(batch.usable.map(\.event.eventID) == ["b"])
     }
 
-    @Test("an event of an unknown app is turned away, the others stay")
+    @Test("An event of an unknown app is rejected, and the others stay")
     func unknownApp() {
         var batch = batch([
             #"{"id":"a","app":"shop","data":{"alert":"x"}}"#,
@@ -170,7 +170,7 @@ struct EventBatchTests {
         #expect(batch.unusable.map(\.reason.reason) == [.unknownApp])
     }
 
-    @Test("a transaction plans no more devices than its limit, unless one push alone names more")
+    @Test("A transaction plans no more devices than its limit, unless one push alone names more")
     func portions() {
         let many = (0..<30).map { "\"i\($0)\"" }.joined(separator: ",")
         let batch = batch([
@@ -185,7 +185,7 @@ struct EventBatchTests {
         #expect(EventBatch.portions([Int](), limit: 1) { $0 }.isEmpty)
     }
 
-    @Test("What has no room for its push's id is refused where the app has it told")
+    @Test("Content that leaves no space for the push id is refused if the app includes push ids")
     func pushIDs() {
         func event(_ source: String, _ count: Int) -> String {
             let alert = String(repeating: "x", count: count)

@@ -5,7 +5,7 @@ import Testing
 @testable import Dispatcher
 @testable import PushStorage
 
-@Suite("Which pushes take the fast path", .timeLimit(.minutes(1)))
+@Suite("Pushes that take the fast path", .timeLimit(.minutes(1)))
 struct FastPathTests {
     private let now = Instant(seconds: 1_700_000_000)
 
@@ -29,7 +29,7 @@ struct FastPathTests {
         .array((0..<count).map { .string("i\($0)") })
     }
 
-    @Test("It is for pushes that name few devices, be it by id, by identity or by token")
+    @Test("A push that names few devices by id, identity or token takes the fast path")
     func few() throws {
         let most = NewPush.fewDevices
         for (field, most) in [("installations", most), ("identities", NewPush.fewNames)] {
@@ -45,7 +45,7 @@ struct FastPathTests {
     }
 
     @Test(
-        "It is not for pushes that need a row before they are sent",
+        "A push that needs a row before it is sent does not take the fast path",
         arguments: [
             ["data": ["alert": "x", "badge": "Increment"]],
             ["push_time": "2027-01-15T09:00:00Z"], ["push_time": "2027-01-15T09:00:00"],
@@ -60,14 +60,14 @@ struct FastPathTests {
         #expect(try !takes(object), "\(fields)")
     }
 
-    @Test("It is not for everyone, nor for a topic, nor for those who have an older config")
+    @Test("A push to every device, a topic or an older config does not take the fast path")
     func audiences() throws {
         #expect(try !takes([:]))
         #expect(try !takes(["audience_topic": "news"]))
         #expect(try !takes(["audience_topic": "PUSH_RC", "configVersion": "8"]))
     }
 
-    @Test("An event that Postgres cannot store shows before anything is sent")
+    @Test("An event that Postgres cannot store is found before anything is sent")
     func nul() throws {
         #expect(try takes(["installations": ["i"]], eventID: "a b"))
         #expect(try !takes(["installations": ["i"]], eventID: "a\u{0}b"))

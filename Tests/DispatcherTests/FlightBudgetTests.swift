@@ -2,12 +2,12 @@ import Testing
 
 @testable import Dispatcher
 
-@Suite("What may be in flight", .timeLimit(.minutes(1)))
+@Suite("The budget of deliveries in flight", .timeLimit(.minutes(1)))
 struct FlightBudgetTests {
     private let shop = FlightBudget.Client(1)
     private let news = FlightBudget.Client(2)
 
-    @Test("memory is bounded: no more than the total is ever owned")
+    @Test("The number of owned slots never exceeds the total")
     func total() {
         var budget = FlightBudget(total: 16)
         var admitted = 0
@@ -22,7 +22,7 @@ struct FlightBudgetTests {
         #expect(budget.room(for: .direct) == 0)
     }
 
-    @Test("broadcasts leave room for single devices, and for what they have to try again")
+    @Test("Broadcasts leave slots for single devices and their retries")
     func broadcastLeavesRoom() {
         var budget = FlightBudget(total: 100)
         #expect(budget.admit(.shards, shop, atMost: 1000) == 50)
@@ -36,14 +36,14 @@ struct FlightBudgetTests {
         #expect(budget.admit(.shards, news, atMost: 1000) == 38)
     }
 
-    @Test("one app's provider that hangs leaves half of what broadcasts have to the others")
+    @Test("A provider of one app that hangs leaves half of the broadcast slots to other apps")
     func hangingProvider() {
         var budget = FlightBudget(total: 4096)
         #expect(budget.admit(.shards, shop, atMost: 10_000) == 2048)
         #expect(budget.admit(.shards, news, atMost: 512) == 512)
     }
 
-    @Test("single devices leave room for a broadcast, and one provider for the others")
+    @Test("Single devices leave slots for a broadcast, and one provider for the others")
     func directLeavesRoom() {
         var budget = FlightBudget(total: 100)
         while budget.admit(.direct, shop) {}
@@ -53,7 +53,7 @@ struct FlightBudgetTests {
         #expect(budget.admit(.shards, shop) == true)
     }
 
-    @Test("however many apps' providers hang, there is room for one that has little in flight")
+    @Test("A client with little in flight gets a slot, however many apps' providers hang")
     func manyHang() {
         var budget = FlightBudget(total: 4096)
         for number in 0..<4 {
@@ -64,11 +64,11 @@ struct FlightBudgetTests {
         }
         #expect(budget.admit(.direct, shop) == true)
         #expect(budget.room(for: .direct) > 0)
-        // What the slow ones have is nobody's to wait for.
+        // Slots of slow clients are not worth waiting for.
         #expect(budget.heldByFew > 3000)
     }
 
-    @Test("what was answered and waits for Postgres alone is held against nobody")
+    @Test("Answered deliveries that wait for Postgres count against no client")
     func answered() {
         var budget = FlightBudget(total: 4096)
         let clients = [1, 2].map(FlightBudget.Client.init)
@@ -86,7 +86,7 @@ struct FlightBudgetTests {
         #expect(budget.room(for: .direct) == 10)
     }
 
-    @Test("what is released may be used again, by whoever comes first")
+    @Test("Released slots can be used again by any client")
     func release() {
         var budget = FlightBudget(total: 4)
         #expect(budget.admit(.direct, shop) == true)
@@ -101,7 +101,7 @@ struct FlightBudgetTests {
         #expect(budget.owned == 0)
     }
 
-    @Test("even one slot serves every use in turn", arguments: FlightBudget.Use.allCases)
+    @Test("A single slot serves every use in turn", arguments: FlightBudget.Use.allCases)
     func one(use: FlightBudget.Use) {
         var budget = FlightBudget(total: 1)
         #expect(budget.room(for: use) == 1)
@@ -111,12 +111,12 @@ struct FlightBudgetTests {
         #expect(budget.admit(.shards, news) == true)
     }
 
-    @Test("what waits for its client's share counts in the sum, and in the share once it starts")
+    @Test("A waiting delivery counts in the total, and in its client's share once it starts")
     func waiting() {
         var budget = FlightBudget(total: 16)
         let client = FlightBudget.Client(1)
         #expect(budget.admit(.direct, client, atMost: 16) == 8)
-        // Beyond that some of the room is another's.
+        // Beyond that, some of the slots are reserved for other clients.
         let admitted = (0..<4).map { _ in budget.admitWaiting(client) }
         #expect(admitted == [true, true, true, false])
         #expect(budget.owned == 11)
@@ -130,7 +130,7 @@ struct FlightBudgetTests {
         #expect(budget.admit(.direct, client, atMost: 16) == 8)
     }
 
-    @Test("a handful of slots is left alone while others are in flight, and taken by the last")
+    @Test("A few free slots are not taken while others are in flight, except by the last members")
     func batches() {
         var budget = FlightBudget(total: 4096)
         #expect(budget.admitBatch(.shards, shop, atMost: 2047) == 2047)
@@ -142,7 +142,7 @@ struct FlightBudgetTests {
         #expect(budget.admitBatch(.shards, news, atMost: 5) == 5, "all that there are")
         budget.release(.shards, shop, 31)
         #expect(budget.admitBatch(.shards, shop, atMost: 100) == 32)
-        // With no member in flight one slot is better than none.
+        // With no member in flight one slot is better than no slot.
         var full = FlightBudget(total: 256)
         for number in 0..<223 {
             let client = FlightBudget.Client(100 + number)

@@ -8,7 +8,7 @@ import Testing
 @testable import Dispatcher
 @testable import PushStorage
 
-/// What runs share, without I/O. Its recorder keeps what it is given.
+/// The resources that runs share, without I/O. Its recorder stores what it is given.
 final class RunBench: RunRecording, @unchecked Sendable {
     let session = WorkSession()
     let room: FlightRoom
@@ -32,7 +32,7 @@ final class RunBench: RunRecording, @unchecked Sendable {
 
     func add(_ run: any RecordedRun, _ place: Int) { ready.append((run, place)) }
 
-    /// The rows that have ended, by target.
+    /// The ended rows by target.
     var rows: [String] {
         ready.compactMap { run, place in
             guard run is RowRun, case .row(let record) = run.entry(of: place) else { return nil }
@@ -81,7 +81,7 @@ struct InlineRunTests {
         )
     }
 
-    /// A run of pushes with these members, that are sent.
+    /// Makes a run of pushes with these members, all of which are sent.
     private func run(_ pushes: [[String]]) throws -> InlineRun {
         let run = InlineRun(in: all, bench.services)
         for number in pushes.indices {
@@ -108,7 +108,7 @@ struct InlineRunTests {
 
     private var slots: Int { bench.room.budget.owned }
 
-    @Test("a push is ready once all of its members have ended, and waits for no other push")
+    @Test("A push is ready once all of its members have ended, and waits for no other push")
     func allEnded() async throws {
         let run = try run([["a", "b"], ["c"]])
         end(run, 1, .settle(.delivered))
@@ -127,13 +127,13 @@ struct InlineRunTests {
         #expect(places == [1, 0], "once")
     }
 
-    @Test("a push to no device is ready at once")
+    @Test("A push without devices is ready at once")
     func noMembers() throws {
         _ = try run([[]])
         #expect(places == [0])
     }
 
-    @Test("held too long, a member in flight becomes a row, and one that ends then ends as a row")
+    @Test("A member in flight becomes a row after a time, and one that ends then ends as a row")
     func held() async throws {
         let run = try run([["a", "b", "c"]])
         let again = now.adding(milliseconds: 2000)
@@ -158,7 +158,7 @@ struct InlineRunTests {
     }
 
     @Test(
-        "a row that is to be in flight is in hand, and its push remembered, before the write (rule 65)"
+        "A row is registered as owned, with its push, before it is written as in flight (rule 65)"
     )
     func inHand() throws {
         let run = try run([["a", "b"]])
@@ -169,7 +169,7 @@ struct InlineRunTests {
         #expect(bench.inHand.rows.map(\.target) == ["b"] && remembered == 1)
     }
 
-    @Test("a lost push is looked up again, and all that it held is free (rule 12)")
+    @Test("A lost push is looked up again, and all of its slots are released (rule 12)")
     func lost() async throws {
         let run = try run([["a", "b"], ["c"]])
         end(run, 0, .settle(.delivered))
@@ -183,12 +183,12 @@ struct InlineRunTests {
         // The write may return after that.
         run.recorded(0, .recorded(.written), at: .now)
         #expect(run.ends.count == 2 && bench.rows.isEmpty)
-        // Its answer is a row's of a lost session, which nobody writes.
+        // Its answer is for a row of a lost session, and is not written.
         end(run, 2, .settle(.delivered))
         #expect(bench.rows == ["c"])
     }
 
-    @Test("a copy in another batch waits for the first and ends with it (rule 2)")
+    @Test("A copy in another batch waits for the first and ends with it (rule 2)")
     func copies() async throws {
         let first = try run([["a"]])
         let copy = InlineRun(in: all, bench.services)
@@ -202,7 +202,7 @@ struct InlineRunTests {
         #expect(all.isEmpty)
     }
 
-    /// A run of one large push, of two members that are sent.
+    /// Makes a run of one large push with two members that are sent.
     private func largeRun(_ id: String) throws -> InlineRun {
         let run = InlineRun(in: all, bench.services, isLarge: true)
         let item = try item(id)
@@ -218,7 +218,7 @@ struct InlineRunTests {
     }
 
     @Test(
-        "a large push holds its app's share until its members have ended, also as rows (rule 14)"
+        "A large push holds its app's share until its members have ended, also as rows (rule 14)"
     )
     func share() async throws {
         let run = try largeRun("e0")
@@ -232,14 +232,14 @@ struct InlineRunTests {
         #expect(!all.admitLarge(try item("e3"), 1, limit: 1), "released once")
     }
 
-    @Test("a lost session gives the share back: what waited to be sent hears of nothing (rule 14)")
+    @Test("A lost session releases the share and drops unsent members (rule 14)")
     func lostShare() throws {
         _ = try largeRun("e0")
         all.drop()
         #expect(all.admitLarge(try item("e1"), 1, limit: 1))
     }
 
-    @Test("a copy of a large push goes the way of the first: in flight, or to be planned (rule 2)")
+    @Test("A copy of a large push follows the first: in flight, or to be planned (rule 2)")
     func largeCopies() async throws {
         let first = try largeRun("e0")
         #expect(all.admitLarge(try item("e0"), 1, limit: 1), "it waits for the first")
@@ -253,7 +253,7 @@ struct InlineRunTests {
     }
 
     @Test(
-        "an app has so many devices of large pushes in flight, one push always, and others theirs (rule 14)"
+        "An app's large pushes in flight are bounded, except its first and those of others (rule 14)"
     )
     func named() {
         var named = NamedInFlight()
@@ -269,7 +269,7 @@ struct InlineRunTests {
         #expect(named.admit(40, of: "busy", limit: 100) == true)
     }
 
-    @Test("a push is in flight from its look-up until it is ready, so outcomes wait for it")
+    @Test("A push is in flight from its look-up until it is ready, so outcomes wait for it")
     func inFlight() throws {
         let run = try run([["a"], ["b"]])
         end(run, 0, .settle(.delivered))
@@ -283,7 +283,7 @@ struct InlineRunTests {
         #expect(!all.areInFlight)
     }
 
-    @Test("a run that is over is released from memory, and a straggler keeps its own push alone")
+    @Test("An ended run is freed, and an unfinished one keeps only its own push in memory")
     func memory() throws {
         weak var context: PushContext?
         let run = try run([["a"], ["b"]])
@@ -308,9 +308,9 @@ extension RunBench {
     fileprivate func forget() { ready = [] }
 }
 
-@Suite("Room for a batch of events", .timeLimit(.minutes(1)))
+@Suite("Slots for a batch of events", .timeLimit(.minutes(1)))
 struct PromisedRoomTests {
-    @Test("what was promised is nobody else's until it is taken or given back")
+    @Test("Promised slots are reserved until they are taken or released")
     func promised() {
         let session = WorkSession()
         session.begin(1)
@@ -324,7 +324,7 @@ struct PromisedRoomTests {
         #expect(room.hasRoom(in: .direct, count: 80))
     }
 
-    @Test("what large pushes were promised keeps large ones waiting, and no small ones (rule 40)")
+    @Test("Slots promised to large pushes delay other large ones, but not small ones (rule 40)")
     func large() {
         let session = WorkSession()
         session.begin(1)

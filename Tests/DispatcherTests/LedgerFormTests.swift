@@ -4,7 +4,7 @@ import Testing
 
 @testable import PushStorage
 
-@Suite("The form in which a delivery is kept", .timeLimit(.minutes(1)))
+@Suite("The form in which the ledger stores a delivery", .timeLimit(.minutes(1)))
 struct LedgerFormTests {
     private let now = Instant(seconds: 1_800_000_000)
 
@@ -30,7 +30,7 @@ struct LedgerFormTests {
         )
     }
 
-    @Test("only what went well and says nothing more is a chunk's (rule 69)")
+    @Test("A chunk has only delivered members without a reason (rule 69)")
     func members() {
         let shard = ClaimedShard(pushID: "p", shard: 0, app: "shop", createdAt: now)
         func form(_ decision: DeliveryEnd.Decision?, _ reason: String? = nil) -> LedgerForm {
@@ -46,20 +46,20 @@ struct LedgerFormTests {
         #expect(form(nil) == .rows, "in flight")
     }
 
-    @Test("members of a device-local push are rows, so that one that moved is found (rule 30)")
+    @Test("Members of a device-local push are rows, so that one that moved is found (rule 30)")
     func deviceLocal() {
         var shard = ClaimedShard(pushID: "p", shard: 0, app: "shop", createdAt: now)
         shard.zones = ZoneFilter(names: ["Europe/Berlin"], isExclusion: false)
         #expect(PushLedger.form(of: record(.settle(.delivered)), in: shard) == .rows)
     }
 
-    @Test("a row stays one, however it ends")
+    @Test("A row stays a row, however it ends")
     func rows() {
         #expect(PushLedger.form(of: record(.settle(.delivered)), in: nil) == .updateRow)
         #expect(PushLedger.form(of: record(.retry(at: now)), in: nil) == .updateRow)
     }
 
-    @Test("a push of the fast path is one row if all has ended: its own where HTTP accepted it")
+    @Test("A push of the fast path is one row once all ended, its own row if HTTP accepted it")
     func pushes() throws {
         let object: JSONObject = ["installations": ["a"], "data": ["alert": "x"]]
         let request = try PushRequest.parse(object, now: now)

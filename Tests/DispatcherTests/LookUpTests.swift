@@ -7,9 +7,9 @@ import Testing
 @testable import PushStorage
 @testable import Storage
 
-@Suite("When pushes are looked up, and how many together", .timeLimit(.minutes(1)))
+@Suite("Times and sizes of push look-ups", .timeLimit(.minutes(1)))
 struct LookUpTests {
-    @Test("an idle process looks up at once, a busy one when the last look-up returns")
+    @Test("An idle process looks up at once, a busy one when the last look-up returns")
     func pace() {
         #expect(IntakePace.take(of: 0, underWay: 0) == 0)
         #expect(IntakePace.take(of: 1, underWay: 0) == 1)
@@ -19,7 +19,7 @@ struct LookUpTests {
         #expect(IntakePace.take(of: 9000, underWay: 2) == 0)
     }
 
-    @Test("pushes that name many devices weigh more: no look-up holds the loop up for long")
+    @Test("Pushes that name many devices weigh more, so that no look-up blocks the loop for long")
     func weights() {
         #expect(IntakePace.weight(devices: 0) == 1)
         #expect(IntakePace.weight(devices: 8) == 1)
@@ -35,7 +35,7 @@ struct LookUpTests {
         private var lookUps: LookUps?
         /// The ids of each look-up.
         private(set) var asked: [[String]] = []
-        /// The first look-up waits for it.
+        /// The gate that the first look-up waits for.
         private var gate: CheckedContinuation<Void, Never>?
 
         init() throws {
@@ -54,7 +54,7 @@ struct LookUpTests {
             return pushes.map { $0.eventID == "old" ? .known : .many }
         }
 
-        /// Asks for batches at once, lets the first look-up end, and waits for all.
+        /// Asks for all batches at once, lets the first look-up end, and waits for all.
         func look(for batches: [[String]]) async -> [String] {
             var tasks: [Task<String, Never>] = []
             for batch in batches {
@@ -102,7 +102,7 @@ struct LookUpTests {
         await bench.loop.stop()
     }
 
-    @Test("batches that come during a look-up share the next one, and each gets its own answers")
+    @Test("Batches that arrive during a look-up share the next one, and each gets its own answers")
     func together() async throws {
         try await onLoop { bench in
             let results = await bench.look(for: [["a"], ["b", "old"], ["c"], ["old"]])
@@ -111,7 +111,7 @@ struct LookUpTests {
         }
     }
 
-    @Test("a field may take long to look up: nobody waits for it, and it waits for nobody")
+    @Test("A slow look-up by field neither delays other look-ups nor waits for them")
     func byField() async throws {
         try await onLoop { bench in
             let results = await bench.look(for: [["field"], ["a"], ["b"], ["old"]])
@@ -120,7 +120,7 @@ struct LookUpTests {
         }
     }
 
-    @Test("a value that Postgres refuses is the fault of one batch, and the others are looked up")
+    @Test("A value that Postgres rejects fails one batch, and the others are looked up")
     func refused() async throws {
         try await onLoop { bench in
             let results = await bench.look(for: [["a"], ["b"], ["bad"], ["old"]])

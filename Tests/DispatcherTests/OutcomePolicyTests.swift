@@ -6,7 +6,7 @@ import Testing
 @testable import Dispatcher
 @testable import PushStorage
 
-@Suite("How a delivery ends, before it is sent and by its answer", .timeLimit(.minutes(1)))
+@Suite("The outcome of a delivery, before it is sent and by its answer", .timeLimit(.minutes(1)))
 struct OutcomePolicyTests {
     private static let now = Instant(seconds: 1_800_000_000)
     private static let day: Int64 = 86_400_000
@@ -50,7 +50,9 @@ struct OutcomePolicyTests {
         policy.expiry(of: delivery, spread: spread).milliseconds - now.milliseconds
     }
 
-    @Test("Nothing is pending longer than its row is kept, nor at MPNS for more than six hours")
+    @Test(
+        "A delivery is pending no longer than its row is stored, and at MPNS for six hours at most"
+    )
     func expiry() {
         let day = Self.day
         #expect(expiry(Self.delivery()) == 3 * day)
@@ -63,7 +65,7 @@ struct OutcomePolicyTests {
     }
 
     @Test(
-        "Before sending: suppressed, then switched off, then expired, and the reason says whose limit"
+        "Suppressed comes before switched off, then expired, whose reason names the limit"
     )
     func unsendable() {
         func end(_ expiresAt: Instant, _ delivery: Delivery, off: String? = nil) -> DeliveryEnd? {
@@ -79,11 +81,11 @@ struct OutcomePolicyTests {
         let wanted = { Self.delivery(expiresAt: $0) }
         #expect(end(now, wanted(now))?.reason == "expired before it was sent")
         #expect(end(now, wanted(later))?.reason?.contains("DELIVERY_RETENTION") == true)
-        // Nothing was attempted.
+        // No attempt was made.
         #expect(end(now, Self.delivery(attempts: 3, unanswered: 1))?.attempts == 3)
     }
 
-    /// An answer, and what becomes of a delivery with so many attempts behind it.
+    /// An answer, and the result for a delivery with so many earlier attempts.
     struct Case: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let answer: ProviderOutcome
@@ -240,7 +242,7 @@ struct OutcomePolicyTests {
         ),
     ]
 
-    @Test("An answer's meaning", arguments: cases)
+    @Test("Each answer has its outcome", arguments: cases)
     func answered(_ item: Case) {
         let end = policy.answered(
             ProviderAnswer(item.answer, status: 299, reason: "why", providerMessageID: "m"),
@@ -260,9 +262,9 @@ struct OutcomePolicyTests {
         #expect(end.at == now)
     }
 
-    // MARK: What an answer tells its provider's health
+    // MARK: Effect of an answer on its provider's health
 
-    /// How many of so many answers put their token out of use.
+    /// Returns how many of these answers disable their token.
     private func disabled(
         _ outcome: ProviderOutcome,
         _ count: Int,
@@ -274,19 +276,20 @@ struct OutcomePolicyTests {
         }
     }
 
-    @Test("Promise 9: a token of another sender's is at fault where it is one of few")
+    @Test("Promise 9: a token of another sender is at fault only if such tokens are few")
     func mismatched() {
         let health = health()
-        // The credential of another project: only the first are lost to it, however long it lasts.
+        // The app has the credential of another project: only the first tokens are lost, however
+        // long it lasts.
         #expect(disabled(.mismatched, 500, health) == DeadTokenWave.minimumMismatched)
-        // Few among many that are reached are each at fault.
+        // A few among many that are reached are at fault.
         _ = disabled(.accepted, 10_000, health)
         #expect(disabled(.mismatched, 1, health) == 1)
         _ = disabled(.accepted, 1, health)
         #expect(disabled(.mismatched, 3, health) == 3)
     }
 
-    @Test("Promise 9: a dead token is put out of use, in a sudden wave of them none is any more")
+    @Test("Promise 9: a dead token is disabled, except during a sudden wave of dead tokens")
     func wave() {
         let health = health()
         var alarms: [Int] = []
@@ -294,7 +297,7 @@ struct OutcomePolicyTests {
             #expect(!isForeign)
             alarms.append(dead)
         }
-        // A topic's answer says nothing of any device.
+        // A topic's answer is not about any device.
         _ = disabled(.unregistered(since: nil), 300, health, Self.delivery(.fcm, topic: "news"))
         #expect(
             disabled(.unregistered(since: nil), 300, health) == DeadTokenWave.minimum
@@ -302,7 +305,7 @@ struct OutcomePolicyTests {
         #expect(alarms == [DeadTokenWave.minimum + 1], "once")
     }
 
-    @Test("An answer counts for the circuit breaker only while its session is ours (rule 49)")
+    @Test("An answer counts for the circuit breaker only while its session is current (rule 49)")
     func breaker() {
         let health = health()
         func hear(_ count: Int, isOurs: Bool) -> Int {

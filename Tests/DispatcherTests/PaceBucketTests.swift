@@ -2,15 +2,18 @@ import Testing
 
 @testable import Dispatcher
 
-@Suite("A push with a pace", .timeLimit(.minutes(1)))
+@Suite("The rate limit of a push with a pace", .timeLimit(.minutes(1)))
 struct PaceBucketTests {
     private let start: Int64 = 1_795_000
 
-    @Test("goes evenly: never more in a second than its pace and a tenth", arguments: [1, 7, 1000])
+    @Test(
+        "A paced push is sent evenly, at most a tenth above its pace in any second",
+        arguments: [1, 7, 1000]
+    )
     func evenly(pace: Int) {
         var bucket = PaceBucket(perSecond: Double(pace))
         var sent: [(at: Int64, count: Int)] = []
-        // Asked at odd moments for more than there is.
+        // Takes more than there is, at odd moments.
         for time in stride(from: Int64(0), to: 20_000, by: 37) {
             sent.append((time, bucket.take(500, at: start + time)))
         }
@@ -24,7 +27,7 @@ struct PaceBucketTests {
         }
     }
 
-    @Test("gives back what was not sent")
+    @Test("Unused sends are given back")
     func givesBack() {
         var bucket = PaceBucket(perSecond: 100)
         #expect(bucket.take(500, at: start) == 10)
@@ -33,9 +36,9 @@ struct PaceBucketTests {
         #expect(bucket.take(500, at: start) == 4)
     }
 
-    @Test("goes slower than one a second where few are told in a long time")
+    @Test("A pace can be slower than one a second")
     func slowly() {
-        // Three in 30 seconds.
+        // Three are sent in 30 seconds.
         var bucket = PaceBucket(perSecond: 0.1)
         var sent: [Int64] = []
         for time in stride(from: Int64(0), to: 31_000, by: 50) where sent.count < 3 {
@@ -44,7 +47,7 @@ struct PaceBucketTests {
         #expect(sent == [0, 10_000, 20_000])
     }
 
-    @Test("tells those that are named one by one when their turn is")
+    @Test("Reservations of single devices are due one after the other")
     func reserves() {
         var bucket = PaceBucket(perSecond: 10)
         let due = (0..<30).map { _ in bucket.reserve(at: start) }

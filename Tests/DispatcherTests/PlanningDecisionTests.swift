@@ -9,9 +9,9 @@ import Testing
 private let timeout = StorageError(.database, "timeout", isRetryable: true, sqlState: "57014")
 private let refusal = StorageError(.database, "internal error", sqlState: "XX000")
 
-@Suite("What takes too long is tried in another way", .timeLimit(.minutes(1)))
+@Suite("Retries of slow planning in smaller steps", .timeLimit(.minutes(1)))
 struct PlanningDecisionTests {
-    @Test("A portion that takes too long is halved, and one event alone is planned page by page")
+    @Test("A batch that takes too long is halved, and a single event is planned page by page")
     func halves() throws {
         var queue = PlanQueue([1, 2, 3])
         var hasAnotherWay = queue.timedOut()
@@ -22,7 +22,7 @@ struct PlanningDecisionTests {
         #expect(hasAnotherWay)
         #expect(queue.next?.items == [1])
         #expect(queue.next?.isInPages == true)
-        // Now the database is what is slow.
+        // Now the database is slow.
         hasAnotherWay = queue.timedOut()
         #expect(!hasAnotherWay)
         queue.planned { _ in false }
@@ -34,7 +34,7 @@ struct PlanningDecisionTests {
         #expect(queue.next == nil)
     }
 
-    @Test("One event's fault is found by halves, and stops no other")
+    @Test("An invalid event is found by halves, and the others are planned")
     func refused() {
         var queue = PlanQueue([1, 2, 3, 4])
         var (planned, refused): ([Int], [Int]) = ([], [])
@@ -56,7 +56,7 @@ struct PlanningDecisionTests {
     }
 
     @Test(
-        "An audience that takes too long is asked by smaller and smaller parts, and rests between"
+        "An audience that takes too long is read in ever smaller pages, with backoff"
     )
     func smallerPages() {
         var troubles = PlanningRetries()
@@ -83,11 +83,11 @@ struct PlanningDecisionTests {
         let failures = (0..<3).map { _ in troubles.add(timeout, to: asked, at: .now) }
         #expect(failures.prefix(2).allSatisfy { $0 == nil })
         #expect(failures.last??.hasPrefix("where: ") == true)
-        // Until that is written down.
+        // It stays until it is recorded.
         #expect(troubles.failure(of: "p") != nil)
     }
 
-    @Test("What is not the condition's fault is not counted against its push")
+    @Test("Failures that the condition did not cause are not counted against its push")
     func othersFaults() throws {
         var troubles = PlanningRetries()
         let asked = push(try Where.parse(["badge": 1]))
@@ -96,7 +96,7 @@ struct PlanningDecisionTests {
         #expect(troubles.add(timeout, to: asked, at: .now) == nil)
     }
 
-    @Test("A scheduled push that cannot be released is found, and stops no other")
+    @Test("A scheduled push that cannot be released is isolated, and the others are released")
     func release() {
         var troubles = ReleaseRetries()
         #expect(troubles.limit == 100)
@@ -117,10 +117,10 @@ struct PlanningDecisionTests {
     }
 }
 
-@Suite("How many batches are planned at once", .timeLimit(.minutes(1)))
+@Suite("The limit of concurrent plans", .timeLimit(.minutes(1)))
 struct PlannerGateTests {
     @MainActor
-    @Test("two are; each that ends lets one in, in the order in which they came")
+    @Test("Two batches are planned at once, and each that ends admits the next in order")
     func gate() async {
         let gate = PlannerGate(2)
         await gate.enter()

@@ -2,12 +2,12 @@ import Testing
 
 @testable import Dispatcher
 
-@Suite("What waits for its provider's share")
+@Suite("The backlog of one provider")
 struct ProviderBacklogTests {
-    /// Four wait; ten may be on their way.
+    /// Makes a backlog of four waiting entries, with room for ten in flight.
     private func backlog() -> ProviderBacklog<Int> { ProviderBacklog(limit: 4, share: 10) }
 
-    @Test("what waits leaves in the order in which it came")
+    @Test("Waiting deliveries leave in the order in which they came")
     func order() {
         var backlog = backlog()
         for number in 0..<10_000 { backlog.add(number, at: 0) }
@@ -18,7 +18,7 @@ struct ProviderBacklogTests {
         #expect(none.isEmpty)
     }
 
-    @Test("where Postgres is what is slow, all may wait, and those who bring more do")
+    @Test("All deliveries may wait if Postgres is slow, and their callers wait as well")
     func slowDatabase() {
         var backlog = backlog()
         backlog.sent(10, at: 0)
@@ -31,7 +31,7 @@ struct ProviderBacklogTests {
         #expect(overdue.isEmpty)
     }
 
-    @Test("a slow provider holds nobody up, and takes no more than the limit")
+    @Test("A slow provider delays no other, and has no more than the limit waiting")
     func slowProvider() {
         var backlog = backlog()
         backlog.sent(10, at: 0)
@@ -42,7 +42,9 @@ struct ProviderBacklogTests {
         #expect(!backlog.isPressing)
     }
 
-    @Test("what waits too long for a provider goes back, and nothing waits until it may recover")
+    @Test(
+        "Overdue deliveries are released, and new ones do not wait until the provider may recover"
+    )
     func overdue() {
         var backlog = backlog()
         backlog.sent(10, at: 0)
@@ -57,7 +59,7 @@ struct ProviderBacklogTests {
         #expect(backlog.admits(at: 1700))
     }
 
-    @Test("what is handed back comes due as fast as the provider answers, within a minute")
+    @Test("Released deliveries come due as fast as the provider answers, within a minute")
     func pace() {
         var backlog = backlog()
         backlog.sent(2000, at: 0)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Dispatcher
 
-@Suite("A sick provider does not delay the others", .timeLimit(.minutes(1)))
+@Suite("The circuit breaker of a provider", .timeLimit(.minutes(1)))
 struct ProviderBreakerTests {
     private let start = MonotonicInstant(milliseconds: 1_000_000)
 
@@ -15,14 +15,14 @@ struct ProviderBreakerTests {
         return breaker
     }
 
-    @Test("it opens after a run of failures, and says when to come back")
+    @Test("The breaker opens after consecutive failures, and says when to retry")
     func opens() {
         var breaker = opened()
         #expect(breaker.isOpen)
         #expect(breaker.admit(now: start) == .later(start.adding(milliseconds: 1000)))
     }
 
-    @Test("an answer of any kind that shows the provider at work ends the run")
+    @Test("Any answer that shows a working provider ends the series of failures")
     func answersEndTheRun() {
         for outcome in [
             ProviderOutcome.accepted, .rejected, .misconfigured, .unregistered(since: nil),
@@ -37,7 +37,7 @@ struct ProviderBreakerTests {
         }
     }
 
-    @Test("when its time is over a few try, and a success closes it")
+    @Test("A few deliveries probe the provider after the wait, and a success closes the breaker")
     func probes() {
         var breaker = opened()
         let later = start.adding(milliseconds: 1000)
@@ -48,14 +48,14 @@ struct ProviderBreakerTests {
         #expect(breaker.admit(now: later) == .send)
     }
 
-    @Test("what could not even be sent waits longer each time, whoever it was, and not for ever")
+    @Test("Failed connections wait longer each time, for any delivery, up to a bound")
     func unsent() {
         var breaker = ProviderBreaker()
         var now = start
         var waits: [Int64] = []
         for _ in 0..<10 {
             let before = breaker.unsentInARow
-            // Those that fail together count once.
+            // Failures at the same time count once.
             for _ in 0..<3 { breaker.finished(.notSent, now: now) }
             let wait = RetryPolicy.unsent.delayMilliseconds(after: before + 1, jitter: 0)
             waits.append(wait)
@@ -66,7 +66,7 @@ struct ProviderBreakerTests {
         #expect(breaker.unsentInARow == 0)
     }
 
-    @Test("the sandbox's outage says nothing about production")
+    @Test("An outage of the sandbox does not affect production")
     func environments() {
         var breakers = ProviderBreakers()
         for _ in 0..<ProviderBreaker.openingFailures {
@@ -78,14 +78,14 @@ struct ProviderBreakerTests {
         #expect(breakers[.sandbox].isOpen)
     }
 
-    @Test("one device's own limit is no sickness of the provider")
+    @Test("The rate limit of one device is not a failure of the provider")
     func throttled() {
         var breaker = ProviderBreaker()
         for _ in 0..<1000 { breaker.finished(.throttled(retryAfter: .seconds(60)), now: start) }
         #expect(!breaker.isOpen)
     }
 
-    @Test("a failed try doubles the wait, stragglers from before do not, and the wait is bounded")
+    @Test("A failed probe doubles the wait up to a bound, and older answers do not")
     func doubles() {
         var breaker = opened()
         for _ in 0..<5000 { breaker.finished(.noAnswer, now: start) }
@@ -107,9 +107,9 @@ struct ProviderBreakerTests {
     }
 }
 
-@Suite("What an ill provider gives back comes due by and by", .timeLimit(.minutes(1)))
+@Suite("Released rows of a failing provider come due gradually", .timeLimit(.minutes(1)))
 struct DueSpreadTests {
-    @Test("300,000 rows that go back together are due at a pace, and none before its time")
+    @Test("300,000 rows that are released together come due at a rate, and no row before its time")
     func pace() {
         var spread = DueSpread()
         var random = FastRandom()
@@ -124,12 +124,12 @@ struct DueSpreadTests {
             #expect(delay >= 30_000 && delay <= 30_000 + DueSpread.longest)
             due[Int(delay / 1000)] += 1
         }
-        // They were all due within the same second.
+        // Before, they were all due within the same second.
         #expect((due.max() ?? 0) < 2000)
         #expect(due.prefix(30).allSatisfy { $0 == 0 })
     }
 
-    @Test("a provider that takes more gets more, and a few come at once")
+    @Test("A faster provider gets more rows, and a few rows are due at once")
     func few() {
         var spread = DueSpread()
         let delays = (0..<1000).map { _ in
@@ -141,11 +141,11 @@ struct DueSpreadTests {
     }
 }
 
-@Suite("A wave of dead tokens stops the clean-up", .timeLimit(.minutes(1)))
+@Suite("A wave of dead tokens pauses their removal", .timeLimit(.minutes(1)))
 struct DeadTokenWaveTests {
     private let start = MonotonicInstant(milliseconds: 1_000_000)
 
-    @Test("single dead tokens are cleaned up, however long it goes on")
+    @Test("Single dead tokens are removed, for any length of time")
     func single() {
         var wave = DeadTokenWave()
         var now = start
@@ -156,13 +156,13 @@ struct DeadTokenWaveTests {
         }
     }
 
-    @Test("a few dead tokens are no wave, though nothing else is answered")
+    @Test("A few dead tokens are not a wave, even if there are no other answers")
     func few() {
         var wave = DeadTokenWave()
         for _ in 0..<DeadTokenWave.minimum { #expect(wave.dead(now: start) == .disable) }
     }
 
-    @Test("a wave alarms once and keeps every further token")
+    @Test("A wave raises one alarm, and every further token stays")
     func alarmsOnce() {
         var wave = DeadTokenWave()
         for _ in 0..<DeadTokenWave.minimum { _ = wave.dead(now: start) }
@@ -170,14 +170,14 @@ struct DeadTokenWaveTests {
         for _ in 0..<1000 { #expect(wave.dead(now: start) == .keep) }
     }
 
-    @Test("among many living devices the same number is no wave")
+    @Test("The same number among many living devices is not a wave")
     func amongMany() {
         var wave = DeadTokenWave()
         for _ in 0..<10_000 { wave.alive(now: start) }
         for _ in 0..<5000 { #expect(wave.dead(now: start) == .disable) }
     }
 
-    @Test("it goes on stopped while the wave lasts, and ends with a quiet window")
+    @Test("The removal stays paused during the wave, and resumes after a quiet window")
     func ends() {
         var wave = DeadTokenWave()
         for _ in 0...DeadTokenWave.minimum { _ = wave.dead(now: start) }
@@ -197,7 +197,7 @@ struct DeadTokenWaveTests {
 struct SessionLeaseTests {
     private let start = MonotonicInstant(milliseconds: 1_000_000)
 
-    @Test("it is held while renewals come in time")
+    @Test("The lease is held while renewals come in time")
     func held() {
         var lease = SessionLease(leaseMilliseconds: 10_000)
         #expect(lease.event(.opened(id: 7, asked: start)) == .begin(id: 7))
@@ -209,7 +209,7 @@ struct SessionLeaseTests {
         }
     }
 
-    @Test("without a renewal it ends, counted from when the last one was asked for")
+    @Test("The lease ends without a renewal, counted from the last request for one")
     func runsOut() {
         var lease = SessionLease(leaseMilliseconds: 10_000)
         _ = lease.event(.opened(id: 7, asked: start))
@@ -219,7 +219,9 @@ struct SessionLeaseTests {
         #expect(lease.event(.tick(now: start.adding(milliseconds: 20_000))) == .nothing)
     }
 
-    @Test("a row that is gone ends it at once; a late answer of an old session says nothing")
+    @Test(
+        "A deleted row ends the lease at once, and a late answer for an old session has no effect"
+    )
     func lost() {
         var lease = SessionLease(leaseMilliseconds: 10_000)
         _ = lease.event(.opened(id: 7, asked: start))
@@ -229,7 +231,7 @@ struct SessionLeaseTests {
         #expect(lease.id == 8)
     }
 
-    @Test("an answer that was under way does not shorten it")
+    @Test("An answer that was in flight does not shorten the lease")
     func outOfOrder() {
         var lease = SessionLease(leaseMilliseconds: 10_000)
         _ = lease.event(.opened(id: 7, asked: start))

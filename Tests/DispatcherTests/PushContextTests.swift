@@ -7,7 +7,7 @@ import Testing
 
 @testable import Dispatcher
 
-@Suite("What the deliveries of one push share", .timeLimit(.minutes(1)))
+@Suite("Push context, shared by the deliveries of one push", .timeLimit(.minutes(1)))
 struct PushContextTests {
     private func context(_ data: JSONObject?) -> PushContext {
         PushContext(
@@ -18,7 +18,7 @@ struct PushContextTests {
         )
     }
 
-    @Test("A device hears its language, and one without a text of its own the plain one")
+    @Test("A device gets its language, or the plain text if its language has no text")
     func languages() throws {
         let context = context(["alert": "plain", "alert-fr": "bonjour"])
         func text(_ locale: String?) throws -> String {
@@ -40,7 +40,7 @@ struct PushContextTests {
         }
     }
 
-    @Test("One language's text that is too long stops no other language")
+    @Test("Text that is too long in one language does not stop another language")
     func tooLong() throws {
         let long = JSONValue.string(String(repeating: "x", count: 5000))
         let context = context(["alert": "plain", "alert-fr": long])
@@ -50,7 +50,7 @@ struct PushContextTests {
         _ = try context.payload(.apns, locale: "en", includesPushID: false, at: .now())
     }
 
-    @Test("A device's own values are its own")
+    @Test("A device's own values are used for it alone")
     func values() throws {
         let context = context(["alert": "Hi {{name|you}}"])
         for (name, text) in [("Ann", "Hi Ann"), ("Bob", "Hi Bob"), ("", "Hi you")] {
@@ -64,7 +64,7 @@ struct PushContextTests {
         }
     }
 
-    @Test("What is remembered of pushes that are over is weighed: 300 large ones stay in budget")
+    @Test("The cache of finished pushes has a budget in bytes, also with 300 large ones")
     func remembered() async throws {
         struct Weak {
             weak var context: PushContext?
@@ -75,7 +75,7 @@ struct PushContextTests {
         let contexts = PushContextCache(database: database)
         var all: [Weak] = []
         for number in 0..<300 {
-            // A tree of small values, which takes more than its text.
+            // A tree of small values takes more memory than its text.
             let rows: [JSONValue] = (0..<20_000).map { .string("\($0)") }
             let context = PushContext(
                 pushID: "p\(number)",
@@ -91,14 +91,14 @@ struct PushContextTests {
         }
         let kept = all.count { $0.context != nil }
         #expect((20...140).contains(kept))
-        // Those that were used last.
+        // The most recently used ones stay.
         #expect(all.suffix(kept).allSatisfy { $0.context != nil })
         #expect((1...PushContextCache.budgetBytes).contains(contexts.weightBytes))
         await database.close()
         await loop.stop()
     }
 
-    @Test("One that is in use is found however much came after it, so that its pace stays one")
+    @Test("A context in use is found however many came after it, so that its pace is shared")
     func inUse() async throws {
         let loop = try EventLoop(name: "contexts-test")
         let uri = "postgres://127.0.0.1:1/nobody"
@@ -120,14 +120,16 @@ struct PushContextTests {
                 )
             )
         }
-        // Without a word to a database, which is nowhere.
+        // The lookup needs no query, as there is no database.
         let found = try await contexts.load([used.pushID])
         #expect(found[used.pushID] === used)
         await database.close()
         await loop.stop()
     }
 
-    @Test("Its id is told where the app wants that now, and never by what rings for something else")
+    @Test(
+        "A payload has the push id if the app wants it now, but not for secure, sync or config pushes"
+    )
     func includesPushID() throws {
         let request = PushRequest(audience: .installations(.init()), data: ["alert": "x"])
         func told(_ context: PushContext, _ includesPushID: Bool) throws -> String? {

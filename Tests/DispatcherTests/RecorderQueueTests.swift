@@ -4,7 +4,7 @@ import Testing
 @testable import Dispatcher
 @testable import PushStorage
 
-@Suite("When outcomes are produced, and what is written then", .timeLimit(.minutes(1)))
+@Suite("When outcomes are produced and ledger entries written", .timeLimit(.minutes(1)))
 struct RecorderQueueTests {
     private typealias Queue = RecorderQueue<Int>
 
@@ -12,7 +12,7 @@ struct RecorderQueueTests {
         MonotonicInstant(milliseconds: milliseconds)
     }
 
-    /// One that has `count` entries with an outcome each.
+    /// Makes a queue of `count` entries with an outcome each.
     private func queue(
         _ count: Int,
         _ kind: LedgerEntry.Kind = .pushes,
@@ -26,7 +26,7 @@ struct RecorderQueueTests {
 
     // MARK: Producing
 
-    @Test("an outcome leaves at once where no other is about to come")
+    @Test("An outcome leaves at once if no other is expected soon")
     func single() {
         var queue = queue(1)
         #expect(queue.nextBlock(at: at(0), isMoreComing: false)?.map(\.item) == [0])
@@ -34,7 +34,7 @@ struct RecorderQueueTests {
         #expect(!queue.isIdle, "its block is under way")
     }
 
-    @Test("1,000 leave at once, in the order in which they ended")
+    @Test("1,000 outcomes leave at once, in the order in which they ended")
     func full() {
         var queue = queue(999)
         #expect(queue.nextBlock(at: at(0), isMoreComing: true) == nil)
@@ -43,7 +43,7 @@ struct RecorderQueueTests {
         #expect(queue.nextBlock(at: at(0), isMoreComing: true) == nil, "what is left is no block")
     }
 
-    @Test("while more are coming they wait for each other, 60 ms at most")
+    @Test("Outcomes wait for each other while more are coming, 60 ms at most")
     func busy() {
         var queue = queue(1)
         for time in 1...59 as ClosedRange<Int64> {
@@ -55,11 +55,11 @@ struct RecorderQueueTests {
         #expect(queue.nextLook == nil)
     }
 
-    @Test("under load a block has at least 60 outcomes for each of 12 partitions")
+    @Test("Under load a block has at least 60 outcomes for each of 12 partitions")
     func blocksAreLarge() {
         var queue = Queue()
         var blocks: [Int] = []
-        // 20,000 a second, a block acknowledged 3 ms after it left.
+        // 20,000 a second, with a block acknowledged 3 ms after it left.
         var underWay: [Int64] = []
         for time in 0..<2000 as Range<Int64> {
             while underWay.first.map({ $0 <= time }) ?? false {
@@ -75,7 +75,7 @@ struct RecorderQueueTests {
         #expect(blocks.min() ?? 0 >= 60 * 12)
     }
 
-    @Test("four blocks are under way at most; a fifth leaves when one has returned")
+    @Test("Four blocks are in flight at most, and a fifth leaves when one has returned")
     func bounded() {
         var queue = queue(6000)
         for _ in 0..<4 { #expect(queue.nextBlock(at: at(0), isMoreComing: true)?.count == 1000) }
@@ -85,7 +85,7 @@ struct RecorderQueueTests {
         #expect(queue.nextBlock(at: at(0), isMoreComing: true)?.count == 1000)
     }
 
-    @Test("a shard's checkpoint is never divided")
+    @Test("A shard's checkpoint is never divided")
     func checkpoints() {
         var queue = queue(2, .members, outcomes: 3000)
         #expect(queue.nextBlock(at: at(0), isMoreComing: true)?.count == 1)
@@ -94,7 +94,7 @@ struct RecorderQueueTests {
 
     // MARK: Writing
 
-    @Test("what has no outcome to tell is written without an acknowledgement")
+    @Test("An entry without an outcome is written without an acknowledgement")
     func withoutOutcomes() {
         var queue = queue(1, .rows, outcomes: 0)
         #expect(queue.nextBlock(at: at(100), isMoreComing: true) == nil)
@@ -103,7 +103,7 @@ struct RecorderQueueTests {
         #expect(queue.isIdle)
     }
 
-    @Test("Promise 4: nothing is written before Kafka has its outcomes")
+    @Test("Promise 4: no entry is written before Kafka has its outcomes")
     func order() {
         var queue = queue(1000)
         let block = queue.nextBlock(at: at(0), isMoreComing: true) ?? []
@@ -112,7 +112,7 @@ struct RecorderQueueTests {
         #expect(queue.nextBatch()?.map(\.item) == [0, 1, 2])
     }
 
-    @Test("what is acknowledged is written at once, and while that is under way waits for it")
+    @Test("Acknowledged entries are written at once, or after the write that is in flight")
     func groupCommit() {
         var queue = queue(1000)
         let block = queue.nextBlock(at: at(0), isMoreComing: true) ?? []
@@ -124,7 +124,7 @@ struct RecorderQueueTests {
         #expect(queue.nextBatch()?.count == 399)
     }
 
-    @Test("a second batch is written beside the first if it is full, never a third")
+    @Test("A second batch is written beside the first if it is full, but never a third")
     func secondBatch() {
         var queue = Queue()
         for item in 0..<1500 { queue.add(item, .pushes, outcomes: 0, at: at(0)) }
@@ -135,7 +135,7 @@ struct RecorderQueueTests {
         #expect(queue.nextBatch()?.count == 500)
     }
 
-    @Test("a batch is of one kind, and no kind waits for another")
+    @Test("A batch has entries of one kind, and kinds do not wait for each other")
     func kinds() {
         var queue = Queue()
         for kind in [LedgerEntry.Kind.pushes, .rows, .members, .pushes] {
@@ -146,7 +146,7 @@ struct RecorderQueueTests {
         #expect(queue.nextBatch() == nil)
     }
 
-    @Test("checkpoints of many members are not all written in one transaction")
+    @Test("Checkpoints of many members are divided over several transactions")
     func largeCheckpoints() {
         var queue = queue(4, .members, outcomes: 2000)
         for _ in 0..<4 { queue.acknowledged(queue.nextBlock(at: at(0), isMoreComing: true) ?? []) }
@@ -156,7 +156,7 @@ struct RecorderQueueTests {
         #expect(queue.nextBatch()?.count == 2)
     }
 
-    @Test("a lost session takes out all that waits; what is under way returns")
+    @Test("A lost session removes all waiting entries, and those in flight return")
     func lost() {
         var queue = queue(1500)
         let block = queue.nextBlock(at: at(0), isMoreComing: true) ?? []

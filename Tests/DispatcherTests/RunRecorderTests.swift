@@ -10,12 +10,12 @@ import Testing
 @testable import PushStorage
 @testable import Storage
 
-@Suite("Outcomes first, then the ledger", .timeLimit(.minutes(1)))
+@Suite("The run recorder produces outcomes before it writes the ledger", .timeLimit(.minutes(1)))
 struct RunRecorderTests {
     private struct Failure: Error {}
 
-    /// Records of Kafka and writes to the ledger, in the order in which they were asked for. Confined to
-    /// the loop.
+    /// Records of Kafka and writes to the ledger, in the order of the requests. Confined to the
+    /// loop.
     private final class Bench: OutcomeLog, LedgerWriting, @unchecked Sendable {
         let loop: EventLoop
         let session = WorkSession()
@@ -25,9 +25,9 @@ struct RunRecorderTests {
         let room: FlightRoom
         private(set) var steps: [String] = []
         private(set) var released: [String] = []
-        /// Answers to each produce, until none is left: the indices that fail.
+        /// Answers to the next produce calls: the indices that fail.
         var failures: [[Int]] = []
-        /// Errors of each write, until none is left.
+        /// Errors of the next writes.
         var errors: [any Error] = []
         var result = LedgerResult.written
         var onProduce: () -> Void = {}
@@ -51,7 +51,7 @@ struct RunRecorderTests {
             door.bench = self
         }
 
-        /// What the recorder is given before there is a bench.
+        /// Stands in for the bench until there is one.
         private final class Door: OutcomeLog, LedgerWriting, @unchecked Sendable {
             weak var bench: Bench?
 
@@ -80,7 +80,7 @@ struct RunRecorderTests {
             return entries.map { _ in result }
         }
 
-        /// Adds rows that have ended, each of a run of its own, and waits until nothing is under way.
+        /// Adds ended rows, each of its own run, and waits until nothing is in flight.
         func record(_ targets: [String], _ decision: DeliveryEnd.Decision = .settle(.delivered))
             async
         {
@@ -95,7 +95,7 @@ struct RunRecorderTests {
             }
         }
 
-        /// Notes when it is over.
+        /// Notes the end of its row.
         private final class Row: RecordedRun, @unchecked Sendable {
             let run: RowRun
             let onEnd: () -> Void
@@ -128,7 +128,7 @@ struct RunRecorderTests {
             }
         }
 
-        /// Where the run adds itself once its row has ended.
+        /// A recorder that ignores its runs.
         private final class Nowhere: RunRecording, @unchecked Sendable {
             func add(_ run: any RecordedRun, _ place: Int) {}
         }
@@ -164,7 +164,7 @@ struct RunRecorderTests {
         await bench.loop.stop()
     }
 
-    @Test("Promise 4: outcomes of many are produced in one block, and then written in one batch")
+    @Test("Promise 4: outcomes of many are produced in one block and then written in one batch")
     func order() async throws {
         try await onLoop { bench in
             await bench.record(["a", "b", "c"])
@@ -174,7 +174,7 @@ struct RunRecorderTests {
         }
     }
 
-    @Test("what is tried again is written without an outcome, and leaves this process before that")
+    @Test("A retry is written without an outcome, and its row is released first")
     func postponed() async throws {
         try await onLoop { bench in
             await bench.record(["a"], .retry(at: .now()))
@@ -184,7 +184,7 @@ struct RunRecorderTests {
     }
 
     @Test(
-        "a failed record is produced again, only that one; the others are written meanwhile (rule 58)"
+        "Only a failed record is produced again, and the others are written meanwhile (rule 58)"
     )
     func producedAgain() async throws {
         try await onLoop { bench in
@@ -197,7 +197,7 @@ struct RunRecorderTests {
         }
     }
 
-    @Test("a session that is lost between producing and writing writes nothing (rule 58)")
+    @Test("A session that is lost between producing and writing writes nothing (rule 58)")
     func lostBetween() async throws {
         try await onLoop { bench in
             bench.onProduce = { _ = bench.session.lose(1) }
@@ -207,7 +207,7 @@ struct RunRecorderTests {
         }
     }
 
-    @Test("a session that is lost while a record fails is not announced again")
+    @Test("Outcomes are not produced again after the session is lost")
     func lostWhileFailing() async throws {
         try await onLoop { bench in
             bench.failures = [[0]]
@@ -219,7 +219,7 @@ struct RunRecorderTests {
     }
 
     @Test(
-        "a session that the table does not know is told to the engine, and nothing is tried again"
+        "A session that is missing in the table is reported to the engine, without a retry"
     )
     func unknownSession() async throws {
         try await onLoop { bench in
@@ -236,7 +236,7 @@ struct RunRecorderTests {
         }
     }
 
-    @Test("a ledger that is away is tried again, with its reason until then (rule 80)")
+    @Test("A ledger that is unavailable is retried, with the reason until then (rule 80)")
     func writtenAgain() async throws {
         try await onLoop { bench in
             bench.errors = [Failure(), Failure()]
@@ -247,7 +247,7 @@ struct RunRecorderTests {
         }
     }
 
-    @Test("what takes too long is halved, and outcomes are not told twice for it (rule 10)")
+    @Test("A batch that takes too long is halved, without producing its outcomes again (rule 10)")
     func halved() async throws {
         try await onLoop { bench in
             bench.errors = [StorageError(.database, "too long", sqlState: "57014")]
@@ -256,7 +256,7 @@ struct RunRecorderTests {
         }
     }
 
-    @Test("one that the ledger does not take holds up no other, and is tried again")
+    @Test("An entry that the ledger rejects is retried and delays no other")
     func stuck() async throws {
         try await onLoop { bench in
             let refusal = StorageError(.conflict, "no")
@@ -270,7 +270,7 @@ struct RunRecorderTests {
         }
     }
 
-    @Test("what is another's by now is released, and counted by nobody")
+    @Test("A row that another session owns by now is released and not counted")
     func anothers() async throws {
         try await onLoop { bench in
             bench.result = .anothers

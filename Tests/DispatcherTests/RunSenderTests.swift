@@ -19,7 +19,7 @@ private final class SenderBench: ClientDirectory, ProviderClient, @unchecked Sen
     let context: PushContext
     private(set) var sender: RunSender?
 
-    /// Targets that are in flight, with their answers.
+    /// Targets in flight with their answers.
     var inFlight: [(target: String, urgent: Bool, answer: (ProviderAnswer) -> Void)] = []
     var isLoaded = true
     var obstacle: String?
@@ -81,7 +81,7 @@ private final class SenderBench: ClientDirectory, ProviderClient, @unchecked Sen
     }
 }
 
-/// A run that notes how its members ended, and gives their slots back at once. Confined to a loop.
+/// A run that notes how its members ended, and releases their slots at once. Confined to a loop.
 private final class NotingRun: OrderedRun, @unchecked Sendable {
     let bench: SenderBench
     private let members: [ShardMember]
@@ -92,7 +92,7 @@ private final class NotingRun: OrderedRun, @unchecked Sendable {
     private(set) var released = 0
     var isDropped = false
 
-    /// Of a shard, the sender has the slots.
+    /// Makes a run. The sender owns the slots of a shard.
     init(_ bench: SenderBench, _ targets: [String], lane: Int = 0, isShard: Bool = false) {
         self.bench = bench
         members = targets.map { ShardMember(RunBench.delivery($0, lane: lane)) }
@@ -156,9 +156,9 @@ private func on(
     await bench.loop.stop()
 }
 
-@Suite("What a sender does with the members of runs", .timeLimit(.minutes(1)))
+@Suite("Sending the members of runs", .timeLimit(.minutes(1)))
 struct RunSenderTests {
-    @Test("members leave in one call to their client, and each ends by its answer")
+    @Test("Members leave in one call to their client, and each ends by its answer")
     func answered() async throws {
         try await on { bench in
             let run = NotingRun(bench, ["a", "b"])
@@ -172,7 +172,7 @@ struct RunSenderTests {
         }
     }
 
-    @Test("checks have an order: switched off, credentials, client, breaker (rule 34)")
+    @Test("The order of checks is: switched off, credentials, client, breaker (rule 34)")
     func checks() async throws {
         try await on { bench in
             bench.openBreaker()
@@ -197,7 +197,7 @@ struct RunSenderTests {
         }
     }
 
-    @Test("a push with a pace releases what goes beyond it, the first time alone (rule 45)")
+    @Test("A push with a pace releases members beyond it, on their first attempt only (rule 45)")
     func pace() async throws {
         try await on(pace: 1) { bench in
             let first = NotingRun(bench, ["a", "b", "c"])
@@ -209,7 +209,7 @@ struct RunSenderTests {
         }
     }
 
-    @Test("a stop sends nothing more: a member is due at once")
+    @Test("After a stop nothing is sent, and a member is due at once")
     func stopping() async throws {
         try await on { bench in
             _ = bench.session.stop(at: .now)
@@ -219,7 +219,7 @@ struct RunSenderTests {
         }
     }
 
-    @Test("an answer to a dropped run frees its slot, and ends nothing")
+    @Test("An answer to a dropped run releases its slot and ends no delivery")
     func dropped() async throws {
         try await on { bench in
             let run = NotingRun(bench, ["a"])
@@ -231,19 +231,19 @@ struct RunSenderTests {
         }
     }
 
-    @Test("members of a shard stop where one has no room, and none is skipped")
+    @Test("A shard stops at the first member without a slot, and skips no member")
     func noRoom() async throws {
         try await on(total: 10) { bench in
             let run = NotingRun(bench, (0..<9).map(String.init), lane: 1, isShard: true)
             let sent = bench.sender?.send(0..<9, of: run)
-            // Five eighths are a broadcast's, half of all one client's.
+            // A broadcast may use five eighths, and one client half of all.
             #expect(sent?.done == 5 && sent?.stop == .noRoom)
             #expect(bench.inFlight.map(\.target) == ["0", "1", "2", "3", "4"])
             #expect(!bench.inFlight.contains { $0.urgent })
         }
     }
 
-    @Test("devices that are named many at a time take single devices' slots, not a broadcast's")
+    @Test("A push that names many devices uses the slots of single devices, not of a broadcast")
     func named() async throws {
         try await on(total: 16) { bench in
             while bench.room.budget.admit(.shards, FlightBudget.Client(99)) {}
@@ -254,7 +254,7 @@ struct RunSenderTests {
         }
     }
 
-    @Test("a shard whose provider is ill stops there, and keeps no slot (rule 43)")
+    @Test("A shard stops at an unhealthy provider, and keeps no slot (rule 43)")
     func ill() async throws {
         try await on { bench in
             bench.openBreaker()
@@ -269,7 +269,7 @@ struct RunSenderTests {
         }
     }
 
-    @Test("a shard waits until its app's credentials are read again")
+    @Test("A shard waits until its app's credentials are read again")
     func unready() async throws {
         try await on { bench in
             bench.isLoaded = false
@@ -283,7 +283,7 @@ struct RunSenderTests {
 
 @Suite("Members that wait for their provider's share", .timeLimit(.minutes(1)))
 struct WaitingTests {
-    @Test("they leave in their order as soon as there is room, each with its slot")
+    @Test("Waiting members leave in order as soon as there are slots, each with its slot")
     func inOrder() async throws {
         try await on { bench in
             let run = NotingRun(bench, ["a", "b", "c"])
@@ -297,7 +297,7 @@ struct WaitingTests {
         }
     }
 
-    @Test("what is beyond a provider's share waits in order, over several runs")
+    @Test("Members beyond a provider's share wait in order, over several runs")
     func beyond() async throws {
         try await on(total: 16) { bench in
             NotingRun(bench, (0..<8).map(String.init)).sendAll()
@@ -309,7 +309,7 @@ struct WaitingTests {
         }
     }
 
-    @Test("a row of a broadcast does not wait here: it is due later")
+    @Test("A row of a broadcast is rescheduled instead of waiting here")
     func broadcasts() async throws {
         try await on { bench in
             let run = NotingRun(bench, ["a"], lane: 1)
@@ -318,7 +318,7 @@ struct WaitingTests {
         }
     }
 
-    @Test("a stop releases all, a lost session forgets them, and neither leaves a place taken")
+    @Test("A stop releases all, a lost session forgets them, and both free all slots")
     func ends() async throws {
         try await on { bench in
             let run = NotingRun(bench, ["a", "b", "c"])

@@ -3,13 +3,13 @@ import Testing
 
 @testable import Dispatcher
 
-@Suite("What a sender decides about its shards", .timeLimit(.minutes(1)))
+@Suite("Decisions about shards", .timeLimit(.minutes(1)))
 struct ShardDecisionTests {
     private let unreadable = StorageError(.corrupt, "an installation is for an unknown provider")
     private let away = StorageError(.database, "no connection", isRetryable: true)
 
     @Test(
-        "a shard that the database answers for, and that nobody can read, keeps no place for ever"
+        "A shard that the database rejects and that cannot be read keeps its slot for a bounded time"
     )
     func unreadableGoesBack() {
         for (isCancelled, verdict) in [
@@ -23,7 +23,9 @@ struct ShardDecisionTests {
         }
     }
 
-    @Test("a database that is away is waited for, however long; a lost session ends it at once")
+    @Test(
+        "A missing database is waited for without a bound, and a lost session ends the wait at once"
+    )
     func awayIsWaitedFor() {
         var shard = UnreadableShard()
         for _ in 0..<1000 { #expect(shard.failed(away, isCancelled: false) == .tryAgain) }
@@ -33,9 +35,10 @@ struct ShardDecisionTests {
     }
 
     @Test(
-        "pushes with a pace take half of the places, one in any case; the others what is left",
+        "Paced pushes take half of the places, or one at least, and the others take the rest",
         arguments: [
-            // Places, running, those of them with a pace: how many more, and whether paced ones too.
+            // The places, those running, those of them with a pace; how many more, and whether
+            // paced ones too.
             (limit: 4, running: 0, paced: 0, count: 2, includesPaced: true),
             (limit: 4, running: 1, paced: 1, count: 1, includesPaced: true),
             (limit: 4, running: 2, paced: 2, count: 2, includesPaced: false),

@@ -6,7 +6,7 @@ import Testing
 struct ShardWindowTests {
     private typealias Window = ShardWindow<Int, String>
 
-    /// All of its members are read, and none is sent.
+    /// Makes a window of which all members are read, and none is sent.
     private func window(
         _ members: Int,
         every: Int = 10,
@@ -30,7 +30,7 @@ struct ShardWindowTests {
         if case .kept = arrival { true } else { false }
     }
 
-    @Test("no more is sent beyond the cursor than a checkpoint and the share of what is in flight")
+    @Test("Beyond the cursor no more is sent than a checkpoint and the share of what is in flight")
     func reach() {
         var window = window(100)
         #expect(window.room == 16)
@@ -45,12 +45,12 @@ struct ShardWindowTests {
         #expect(window.take(1000) == 16..<25)
     }
 
-    @Test("few are not sent behind those in flight, but the last of a shard are, and the first")
+    @Test("A few members are sent only at the start or the end of a shard")
     func handful() {
         var window = window(100)
         #expect(window.worthSending(atMost: 8) == 8)
         _ = window.take(15)
-        // One more may be sent, of sixteen.
+        // One more of sixteen may be sent.
         #expect(window.worthSending(atMost: 512) == 0)
         #expect(window.worthSending(atMost: 8) == 1)
         for position in 0..<15 { _ = window.ended(position, "ok") }
@@ -60,7 +60,7 @@ struct ShardWindowTests {
         #expect(last.worthSending(atMost: 512) == 1, "there are no more")
     }
 
-    @Test("what ended keeps its slot beyond the members of one checkpoint")
+    @Test("An ended member keeps its slot beyond the members of one checkpoint")
     func slots() {
         var window = window(100)
         _ = window.take(16)
@@ -74,7 +74,9 @@ struct ShardWindowTests {
         #expect(window.heldByEnded().isEmpty)
     }
 
-    @Test("a checkpoint holds what has ended without a gap, in order, whatever the answers' order")
+    @Test(
+        "A checkpoint has the ended members without a gap and in order, whatever the answers' order"
+    )
     func contiguous() {
         var window = window(100)
         _ = window.take(8)
@@ -91,7 +93,7 @@ struct ShardWindowTests {
         #expect(ids(window.beginCheckpoint()) == [2, 3, 4])
     }
 
-    @Test("one is due at half of what it may hold, and at the shard's end")
+    @Test("A checkpoint is due at half of its limit, and at the shard's end")
     func due() {
         var window = window(12)
         _ = window.take(12)
@@ -114,7 +116,7 @@ struct ShardWindowTests {
         #expect(ids(window.beginCheckpoint()).isEmpty)
     }
 
-    @Test("a straggler that a whole checkpoint's members overtook becomes a row")
+    @Test("A member that a whole checkpoint of others overtook becomes a row")
     func straggler() {
         var window = window(100)
         _ = window.take(16)
@@ -124,7 +126,7 @@ struct ShardWindowTests {
         _ = window.ended(11, "ok")
         #expect(window.isCheckpointDue)
         let checkpoint = window.beginCheckpoint()
-        // 10 is overtaken by one member only.
+        // Only one member has overtaken 10.
         #expect(ids(checkpoint) == Array(0..<10))
         #expect(checkpoint?.records.first?.end == nil)
         #expect(checkpoint?.records.dropFirst().allSatisfy { $0.end == "ok" } == true)
@@ -139,7 +141,7 @@ struct ShardWindowTests {
         }
     }
 
-    @Test("one that is answered while it is written down as a row ends as a row afterwards")
+    @Test("A member that is answered while its row is written ends as a row afterwards")
     func answeredWhileWritten() {
         var window = window(100)
         _ = window.take(16)
@@ -154,7 +156,7 @@ struct ShardWindowTests {
         #expect(window.inFlight == 5)
     }
 
-    @Test("what is given up is recorded as far as it was sent, with what is in flight as rows")
+    @Test("A released shard is recorded as far as it was sent, with members in flight as rows")
     func sentExtent() {
         var window = window(100)
         _ = window.take(6)
@@ -169,7 +171,7 @@ struct ShardWindowTests {
         #expect(!window.isFinished, "most of it is unsent")
     }
 
-    @Test("what could not be sent after all is as if it had not been taken")
+    @Test("A member that could not be sent counts as not taken")
     func putBack() {
         var window = window(10)
         _ = window.take(6)
@@ -180,7 +182,7 @@ struct ShardWindowTests {
         #expect(window.take(3) == 2..<5)
     }
 
-    @Test("an empty shard, and one whose last page is empty, end with a checkpoint of nothing")
+    @Test("An empty shard, and one whose last page is empty, end with an empty checkpoint")
     func empty() {
         var window = window(0)
         #expect(window.isCheckpointDue)
@@ -198,7 +200,7 @@ struct ShardWindowTests {
         #expect(!later.isCheckpointDue)
         let first = later.beginCheckpoint()
         #expect(first?.isFinished == false)
-        // Known too late for the checkpoint that is under way.
+        // This comes too late for the checkpoint that is in flight.
         later.append([], isLast: true)
         _ = later.written()
         #expect(!later.isFinished)
@@ -208,9 +210,9 @@ struct ShardWindowTests {
         #expect(later.isFinished)
     }
 
-    /// Reads, sends, answers, checkpoints and crashes at random, against a book kept by hand.
+    /// Reads, sends, answers, checkpoints and crashes at random, and compares with a simple model.
     @Test(
-        "nobody is missed, nobody recorded twice, and a crash repeats no more than is promised",
+        "Every member is recorded once, and a crash repeats no more than the promised number",
         arguments: 0..<200
     )
     func anyOrder(seed: Int) {
@@ -218,7 +220,7 @@ struct ShardWindowTests {
         let every = Int.random(in: 1...12, using: &random)
         let share = Int.random(in: 0...12, using: &random)
         let total = Int.random(in: 0...120, using: &random)
-        /// Durable: who is recorded with an end, who as a row, and the cursor.
+        /// The durable state: members with an end, members as rows, and the cursor.
         var settled: Set<Int> = []
         var rows: Set<Int> = []
         var cursor = 0
@@ -231,7 +233,7 @@ struct ShardWindowTests {
             let start = cursor
             var read = cursor
             var inFlight: Set<Int> = []
-            /// Sent since the claim and durable nowhere, but for the rows.
+            /// Members sent since the claim that are not durable, except as rows.
             var exposed: Set<Int> = []
             var slots = 0
             var checkpoint: Window.Checkpoint?
@@ -317,11 +319,11 @@ struct ShardWindowTests {
                     guard crashes < 3, Int.random(in: 0..<40, using: &random) == 0 else { continue }
                     crashes += 1
                     isCrashed = true
-                    // Whoever takes the rows over settles them.
+                    // The next owner of the rows settles them.
                     settled.formUnion(rows)
                     rows = []
                 }
-                // What a crash would repeat now.
+                // A crash at this point would repeat these.
                 #expect(exposed.count <= every + share)
                 #expect(isCrashed || exposed.count + rows.count <= every + slots)
                 #expect(window.inFlight <= slots)
@@ -342,7 +344,7 @@ struct ShardWindowTests {
     }
 }
 
-/// A generator that begins with a seed, so that a failure can be had again.
+/// A generator with a seed, so that a failure can be reproduced.
 struct SplitMix: RandomNumberGenerator {
     private var state: UInt64
 

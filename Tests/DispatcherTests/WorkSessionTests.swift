@@ -5,9 +5,9 @@ import Testing
 
 @testable import Dispatcher
 
-@Suite("Under which session this process works", .timeLimit(.minutes(1)))
+@Suite("The session under which this process works", .timeLimit(.minutes(1)))
 struct WorkSessionTests {
-    @Test("only the current session can be lost, and once")
+    @Test("Only the current session can be lost, and only once")
     func lost() {
         let session = WorkSession()
         #expect(session.current == nil && session.working == nil)
@@ -19,7 +19,7 @@ struct WorkSessionTests {
         #expect(!session.isCurrent(7) && session.current == nil)
     }
 
-    @Test("a stop claims nothing more, and writes down what was sent")
+    @Test("After a stop nothing is claimed, and sent deliveries are recorded")
     func stopping() {
         let session = WorkSession()
         let limit = ContinuousClock.now + .seconds(3)
@@ -34,13 +34,13 @@ struct WorkSessionTests {
     }
 }
 
-@Suite("What this process works on", .timeLimit(.minutes(1)))
+@Suite("Rows that this process works on", .timeLimit(.minutes(1)))
 struct WorkInHandTests {
     private func key(_ target: String) -> DeliveryKey {
         DeliveryKey(day: "2026-11-21", pushID: "p", target: target)
     }
 
-    @Test("a row that nobody works on is a stray at the second look; one in hand never is")
+    @Test("A row without a task is a stray at the second look, and one with a task never is")
     func strays() {
         let inHand = WorkInHand()
         inHand.take(key("a"))
@@ -54,7 +54,7 @@ struct WorkInHandTests {
         #expect(inHand.strays(among: [key("a")]) == [key("a")])
     }
 
-    @Test("a lost session's rows are forgotten, and what planners work on is not")
+    @Test("The rows of a lost session are forgotten, and plans in progress are not")
     func lost() {
         let inHand = WorkInHand()
         inHand.take(key("a"))
@@ -70,11 +70,11 @@ struct WorkInHandTests {
     }
 }
 
-@Suite("Who waits for room", .timeLimit(.minutes(1)))
+@Suite("Waiting for slots", .timeLimit(.minutes(1)))
 struct FlightRoomTests {
     private let shop = FlightBudget.Client(1)
 
-    @Test("there is room only under a session, and none to claim for while stopping")
+    @Test("There are slots only under a session, and no claim is worthwhile while stopping")
     func session() {
         let session = WorkSession()
         let room = FlightRoom(total: 64, session: session) { _ in }
@@ -88,7 +88,7 @@ struct FlightRoomTests {
         #expect(room.room(in: .broadcast) == 0)
     }
 
-    @Test("a lane that found no room hears of it once there is some, once")
+    @Test("A lane without slots is notified once when there are some")
     func wakeUp() {
         let session = WorkSession()
         session.begin(1)
@@ -106,7 +106,7 @@ struct FlightRoomTests {
         #expect(rung.withLock { $0 } == [.broadcast])
     }
 
-    @Test("who waits is woken by room, or by a stop", arguments: [true, false])
+    @Test("A waiting task is woken by a free slot or by a stop", arguments: [true, false])
     func waiters(isStop: Bool) async {
         let session = WorkSession()
         session.begin(1)
