@@ -4,7 +4,7 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("What nobody waits for any more is ended", .serialized, .timeLimit(.minutes(3)))
+    @Suite("Cancellation of work whose client has left", .serialized, .timeLimit(.minutes(3)))
     struct AbandonedTests {
         private let find = "/1.1/installations?where="
 
@@ -33,7 +33,7 @@ extension EndToEndTests {
             return rows.first.flatMap { Int($0) } ?? 0
         }
 
-        /// Nobody reads or writes an installation meanwhile.
+        /// Runs `body` while the table of installations is locked.
         private func withoutInstallations(
             _ stack: Stack,
             _ body: () async throws -> Void
@@ -65,7 +65,7 @@ extension EndToEndTests {
             ["deviceType": "ios", "deviceToken": .string(makeAPNsToken())]
         }
 
-        @Test("A find ends at Postgres soon after its caller has left, and a batch goes no further")
+        @Test("A find ends at Postgres soon after its client has left, and a batch stops")
         func leavers() async throws {
             try await Stack.with { stack in
                 let app = try await stack.makeApp()
@@ -88,7 +88,7 @@ extension EndToEndTests {
                             try await waiting(stack) == 1 ? true : nil
                         }
                         socket.close()
-                        // Left to itself it would end after 5 s, by the limit of its time.
+                        // On its own it would end after 5 s, by its time limit.
                         _ = try await eventually("nobody asks it any more", within: .seconds(3)) {
                             try await waiting(stack) == 0 ? true : nil
                         }
@@ -107,7 +107,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("Those who leave end nobody else's statement")
+        @Test("A client that leaves does not end another client's statement")
         func others() async throws {
             try await Stack.with { stack in
                 let app = try await stack.makeApp()
@@ -124,7 +124,7 @@ extension EndToEndTests {
                 )
                 let service = try await stack.start("carillon-registration")
                 let port = try #require(URLComponents(string: service.url)?.port)
-                // Some tens of milliseconds, for it is asked of each row.
+                // It takes some tens of milliseconds, as it is evaluated for each row.
                 let slow =
                     "\(find)%7B%22city%22%3A%7B%22%24regex%22%3A%22%5E%28a%7Caa%29%2Ab%24%22%7D%7D"
                 let leaving = Task {

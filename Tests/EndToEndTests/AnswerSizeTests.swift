@@ -5,14 +5,14 @@ import Testing
 
 extension EndToEndTests {
     @Suite(
-        "What is small on its way in is not large on its way out",
+        "Sizes of responses and stored objects",
         .serialized,
         .timeLimit(.minutes(3))
     )
     struct AnswerSizeTests {
         private static let maximumAnswerBytes = 16 << 20
 
-        @Test("A number counts as the digits that it is kept as")
+        @Test("A number counts with its stored digits")
         func numbers() async throws {
             try await Stack.with { stack in
                 let app = try await stack.makeApp()
@@ -34,7 +34,7 @@ extension EndToEndTests {
                     #expect(refused.json?["code"] == 116)
                     #expect(try await save(700, of: number).status == 201)
                 }
-                // Within the limit, and so it is where it is kept.
+                // It is within the limit, also when it is stored.
                 #expect(try await save(30_000, of: "1.5").status == 201)
                 let kept = try await stack.database.query(
                     "select max(octet_length(fields::text)) from installations"
@@ -44,7 +44,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("A find that would bring more than 16 MiB is refused; a scan turns the page instead")
+        @Test("A find of more than 16 MiB is refused, and a scan uses a smaller page instead")
         func finds() async throws {
             try await Stack.with { stack in
                 let app = try await stack.makeApp()
@@ -78,7 +78,7 @@ extension EndToEndTests {
                 for (path, headers) in [
                     ("/1.1/installations?limit=", app.masterHeaders),
                     ("/1.1/classes/_Installation?order=-number&limit=", app.masterHeaders),
-                    // Few are selected, by an index.
+                    // An index selects a few.
                     (
                         "/1.1/installations?where=%7B%22deviceType%22:%22android%22%7D&limit=",
                         app.masterHeaders
@@ -117,7 +117,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("A large answer is made as it is read: nobody holds the whole of it for a slow peer")
+        @Test("A large response is made while it is read, so a slow peer's does not fill memory")
         func slowReaders() async throws {
             try await Stack.with { stack in
                 let app = try await stack.makeApp()
@@ -152,7 +152,7 @@ extension EndToEndTests {
                         """
                     try peer.send(Array(request.utf8))
                     let first = try await onThread { try peer.receive() }
-                    // Its peer takes no more now than the two systems do.
+                    // Its peer reads no more now than the two kernels buffer.
                     #expect(try await held(by: service) < 1 << 20, "\(line)")
                     let rest = try await onThread { try peer.receiveAll() }
                     let answer = try Support.parse(first + rest, of: line)
@@ -168,7 +168,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "What grows while a slow peer reads is weighed again; what grows too large is cut off"
+            "Objects that grow while a slow peer reads count again, and a too large rest is cut off"
         )
         func growing() async throws {
             try await Stack.with { stack in
@@ -183,7 +183,7 @@ extension EndToEndTests {
                     from generate_series(1, \(count)) as n
                     """
                 )
-                // Of the first there is room for all; all of them come to 200 MB.
+                // In the first case there is space for all; in the second they come to 200 MB.
                 for grown in [20, count] {
                     let port = try #require(URLComponents(string: service.url)?.port)
                     let peer = try LoopbackSocket(port: UInt16(port))

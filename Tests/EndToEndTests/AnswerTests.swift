@@ -5,7 +5,7 @@ import Testing
 
 extension EndToEndTests {
     @Suite(
-        "What a provider answers has its consequences, and no others",
+        "Effects of provider answers",
         .runningStack,
         .serialized,
         .timeLimit(.minutes(2))
@@ -52,7 +52,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "A payload error or a credential's 403 disables nobody",
+            "A payload error or a credential's 403 disables no device",
             arguments: [
                 (400, "BadTopic"), (413, "PayloadTooLarge"), (403, "InvalidProviderToken"),
                 (403, "TopicDisallowed"),
@@ -81,7 +81,7 @@ extension EndToEndTests {
             #expect(try await bench.stack.finishedPush(event: next)["delivered"]?.integer == 1)
         }
 
-        @Test("What is transient is tried again, after the time that the provider asks for")
+        @Test("A transient failure is retried after the time that the provider asks for")
         func transient() async throws {
             let bench = try await Bench()
             let token = makeAPNsToken()
@@ -100,7 +100,7 @@ extension EndToEndTests {
             #expect(ContinuousClock.now - start >= .seconds(1))
             let received = try await bench.simulator.received(for: token)
             #expect(received.map(\.status) == [503, 200])
-            // A repeat overwrites: both carry the same name.
+            // The repeat overwrites the first: both have the same name.
             #expect(Set(received.compactMap { $0.header("apns-id") }).count == 1)
         }
 
@@ -132,7 +132,7 @@ extension EndToEndTests {
             #expect(Set(received.compactMap { $0.header("authorization") }).count == 1)
         }
 
-        @Test("An ExpiredProviderToken heals itself: a new JWT, and the notification goes out")
+        @Test("An ExpiredProviderToken leads to a new JWT, with which the notification is sent")
         func expiredToken() async throws {
             let bench = try await Bench()
             let token = makeAPNsToken()
@@ -153,7 +153,7 @@ extension EndToEndTests {
             let tokens = received.compactMap { $0.header("authorization") }
             try #require(tokens.count == 3)
             #expect(tokens[0] != tokens[1])
-            // And only one: the next notification does not mint again.
+            // There is only one new token: the next notification does not sign again.
             #expect(tokens[1] == tokens[2])
         }
     }

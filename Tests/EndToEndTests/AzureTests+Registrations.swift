@@ -32,7 +32,7 @@ extension EndToEndTests.AzureTests {
             + "<BodyTemplate><![CDATA[{\"aps\":{\"alert\":\"$(m)\"}}]]></BodyTemplate>"
     }
 
-    @Test("A phone with one native registration and templates is rung once by any other surface")
+    @Test("A phone with a native registration and templates gets a push of another surface once")
     func registrationsBesideOtherSurfaces() async throws {
         let hub = try await Hub()
         let token = makeAPNsToken()
@@ -59,7 +59,7 @@ extension EndToEndTests.AzureTests {
             _ = try await hub.bench.stack.finishedPush(event: id)
             #expect(try await simulator.received(for: token).count == index + 1, "\(selector)")
         }
-        // A phone that registers as LeanCloud's does is that phone, and the templates stay.
+        // A phone that registers by LeanCloud's surface is the same phone, and the templates stay.
         let saved = try await http(
             "POST",
             "\(hub.bench.registration)/1.1/installations",
@@ -91,7 +91,7 @@ extension EndToEndTests.AzureTests {
     }
 
     @Test(
-        "A registration is no installation to Azure's clients, nor an installation a registration"
+        "Azure's clients do not see a registration as an installation, or the reverse"
     )
     func twoModels() async throws {
         let hub = try await Hub()

@@ -6,7 +6,7 @@ import Testing
 extension EndToEndTests.AzureTests {
     // MARK: Sends
 
-    @Test("A send goes to the devices of its platform whose tags match, once, however repeated")
+    @Test("A send goes to the matching devices of its platform once, however often it is repeated")
     func tags() async throws {
         let hub = try await Hub()
         let (both, muted, other) = (makeAPNsToken(), makeAPNsToken(), makeAPNsToken())
@@ -44,7 +44,7 @@ extension EndToEndTests.AzureTests {
         for token in [muted, other] {
             #expect(try await hub.bench.simulator.received(for: token).isEmpty)
         }
-        // By the user, whom no tag names; and a broadcast in another format.
+        // The sends are to a user, whom no tag names, and to every device in another format.
         let toUser = try await hub.send(
             "apple",
             body,
@@ -60,7 +60,7 @@ extension EndToEndTests.AzureTests {
         #expect(
             counts.contains("<FcmV1OutcomeCounts><Outcome><Name>Success</Name><Count>1</Count>")
         )
-        // A tag that nobody has, and what JavaScript's SDK sends for no tag at all.
+        // An unknown tag, and the one that JavaScript's SDK sends if there is no tag.
         for tag in ["unknown-tag", "undefined"] {
             let nobody = try await hub.send(
                 "apple",
@@ -76,7 +76,7 @@ extension EndToEndTests.AzureTests {
         }
     }
 
-    @Test("Of gcm and fcmv1 a device is rung by the one that it registered for, and once")
+    @Test("A device gets gcm or fcmv1 sends by the form that it registered for, and once")
     func twoFormats() async throws {
         let hub = try await Hub()
         var tokens: [String: String] = [:]
@@ -84,7 +84,7 @@ extension EndToEndTests.AzureTests {
             tokens[platform] = TestEnvironment.unique("fcm-\(platform)-")
             try await hub.register(platform, tokens[platform] ?? "", tags: ["news"])
         }
-        // What no client of Azure's registered is of the newer kind, as it is read back.
+        // A device that no client of Azure's registered has the newer form, also when read back.
         tokens["other"] = TestEnvironment.unique("fcm-other-")
         _ = try await hub.bench.register([
             "deviceType": "android", "registrationId": .string(tokens["other"] ?? ""),
@@ -114,7 +114,7 @@ extension EndToEndTests.AzureTests {
         }
     }
 
-    @Test("A direct send, and a batch of tokens, need no installation")
+    @Test("A direct send and a batch of tokens need no installation")
     func direct() async throws {
         let hub = try await Hub()
         let token = makeAPNsToken()
@@ -160,7 +160,7 @@ extension EndToEndTests.AzureTests {
         }
     }
 
-    @Test("A scheduled send waits for its time, and can be taken back until then")
+    @Test("A scheduled send waits for its time and can be cancelled until then")
     func scheduled() async throws {
         let hub = try await Hub()
         let token = makeAPNsToken()
@@ -200,7 +200,7 @@ extension EndToEndTests.AzureTests {
         #expect(try await schedule(after: 8 * 86_400).status == 400)
     }
 
-    @Test("A template send fills what each device holds, one message for each that matches")
+    @Test("A template send fills each device's templates, with one message for each match")
     func templates() async throws {
         let hub = try await Hub()
         let (plain, polite) = (makeAPNsToken(), makeAPNsToken())
@@ -261,7 +261,7 @@ extension EndToEndTests.AzureTests {
         }
         #expect(Set(data) == [#"{"short":"Mets ..."}"#, #"{"n":"3"}"#])
         #expect(try await simulator.received(for: bare).isEmpty)
-        // A template's name is a tag; another send reaches that one alone.
+        // A template's name is a tag; another send reaches only that one.
         let named = try await hub.send(
             "template",
             words,
@@ -273,7 +273,7 @@ extension EndToEndTests.AzureTests {
         #expect(try await simulator.received(for: android).count == 3)
     }
 
-    @Test("A test send says what became of each of its devices")
+    @Test("A test send reports the outcome of each of its devices")
     func testSend() async throws {
         let hub = try await Hub()
         let (good, dead) = (makeAPNsToken(), makeAPNsToken())
@@ -296,7 +296,7 @@ extension EndToEndTests.AzureTests {
         #expect(sent.text.contains("<Success>1</Success><Failure>1</Failure><Results>"))
         #expect(sent.text.contains("<PnsHandle>\(good)</PnsHandle>"))
         #expect(sent.text.contains("<Outcome>ExpiredChannel</Outcome>"))
-        // The dead channel is told of by its own address, which is a credential.
+        // The dead channel is reported by its own address, which is a credential.
         let container = try await hub.call("GET", "feedbackcontainer", by: .full)
         #expect(container.status == 200)
         let list = try await eventually("the dead channel is listed") {

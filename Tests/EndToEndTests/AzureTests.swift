@@ -5,7 +5,7 @@ import Testing
 
 extension EndToEndTests {
     @Suite(
-        "Azure's clients",
+        "Azure clients",
         .runningStack,
         .serialized,
         .timeLimit(.minutes(5)),
@@ -69,7 +69,7 @@ extension EndToEndTests {
             let again = try await hub.call("GET", path, by: .listen)
             #expect(again.json?["tags"] == ["user:1", "vip"])
             #expect(again.json?["pushChannel"] == "beef")
-            // The other surface knows it too, and does not mind its tags.
+            // The other surface finds it too, and accepts its tags.
             let seen = try await http(
                 "GET",
                 "\(hub.bench.registration)/1.1/installations/\(try await objectID(of: id, hub))",
@@ -98,7 +98,7 @@ extension EndToEndTests {
             )
         }
 
-        @Test("A channel is one device's: a patch of something else takes it back from nobody")
+        @Test("A channel belongs to one device, and a patch of another field does not reclaim it")
         func channels() async throws {
             let hub = try await Hub()
             let token = makeAPNsToken()
@@ -151,7 +151,7 @@ extension EndToEndTests {
             return try #require(found.json?["results"]?[0]?["objectId"]?.string)
         }
 
-        @Test("A token that another key, host, hub or time made is 401, with a body that SDKs read")
+        @Test("A token of another key, host, hub or time is 401, with a body that SDKs read")
         func tokens() async throws {
             let hub = try await Hub()
             let url = hub.bench.registration
@@ -191,12 +191,12 @@ extension EndToEndTests {
             }
             #expect(try await status("") == 401)
             #expect(try await status("Bearer x") == 401)
-            // The app key registers; it sends nothing and reads nothing of what was sent.
+            // The app key can register, but not send or read sent notifications.
             #expect(
                 try await hub.send("apple", #"{"aps":{"alert":"x"}}"#, by: .listen).status == 403
             )
             #expect(try await hub.call("GET", "messages/x", by: .listen).status == 401)
-            // A hub is an app without case.
+            // The name of a hub is an app id without case.
             let token = try await Hub.token(url, full, app.masterKey)
             let shouted = try await http(
                 "GET",
@@ -206,7 +206,7 @@ extension EndToEndTests {
             #expect(shouted.status == 404)
         }
 
-        @Test("Patches of one installation that come at once all count")
+        @Test("Concurrent patches of one installation are all applied")
         func patchesAtOnce() async throws {
             let hub = try await Hub()
             let id = TestEnvironment.unique("device-")
@@ -240,7 +240,7 @@ extension EndToEndTests {
             #expect(Set(kept) == Set(tags))
         }
 
-        @Test("Phones alone do not fill the names of templates that a hub may have")
+        @Test("Devices with the app key cannot use up the template names of a hub")
         func templateNames() async throws {
             let hub = try await Hub()
             func templates(_ range: Range<Int>) -> JSONValue {
@@ -276,7 +276,7 @@ extension EndToEndTests {
 
         // MARK: Refusals
 
-        @Test("What cannot be done says so in XML, under the status that SDKs expect")
+        @Test("A refusal is XML with the status that SDKs expect")
         func refusals() async throws {
             let hub = try await Hub()
             let body = #"{"aps":{"alert":"x"}}"#
@@ -295,7 +295,7 @@ extension EndToEndTests {
                 )
                 #expect(answer.status == 400, "\(tags)")
             }
-            // What is said twice is not guessed at, and what cannot be read is refused in XML, too.
+            // Contradicting headers are refused, and unreadable ones are refused in XML, too.
             let twice = try await hub.send(
                 "apple",
                 body,
@@ -316,7 +316,7 @@ extension EndToEndTests {
             let wrong = try await hub.call("GET", "schedulednotifications", by: .full)
             #expect(wrong.status == 405)
             #expect(wrong.text.hasPrefix("<Error><Code>405</Code>"))
-            // Paths of other surfaces are theirs, whatever an app could be called.
+            // Paths of other surfaces stay theirs, whatever an app is called.
             let lean = try await http(
                 "PATCH",
                 "\(hub.bench.registration)/1.1/installations/x",

@@ -4,7 +4,7 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("A broadcast loses nobody", .serialized)
+    @Suite("A broadcast reaches every device", .serialized)
     struct BroadcastTests {
         /// An app with many phones, and one push to all of them.
         private struct Audience {
@@ -13,7 +13,7 @@ extension EndToEndTests {
             let count: Int
             let event: String
 
-            /// The phones are written to the table by the thousand: registering is not what is tried.
+            /// Writes the phones to the table in batches: registration is not tested here.
             init(_ count: Int, on stack: Stack) async throws {
                 self.stack = stack
                 self.count = count
@@ -41,7 +41,7 @@ extension EndToEndTests {
                 try await stack.send(.object(request))
             }
 
-            /// The push as `push show` has it, once it is over.
+            /// Returns the push as `push show` prints it, once it has ended.
             func over(_ status: String = "done") async throws -> JSONValue {
                 try await eventually("the broadcast is \(status)", within: .seconds(90)) {
                     let push = try await show()
@@ -61,7 +61,7 @@ extension EndToEndTests {
                 return answer.exit == .status(0) ? try? JSONValue.parse(answer.output) : nil
             }
 
-            /// The rows counted by outcome: the ledger is held against the deliveries themselves.
+            /// Returns the rows counted by outcome, to compare the ledger with the deliveries.
             func rows() async throws -> [String] {
                 try await stack.database.query(
                     """
@@ -71,8 +71,8 @@ extension EndToEndTests {
                 )
             }
 
-            /// Installations with an outcome on Kafka, or with that one, and how many outcomes there
-            /// are.
+            /// Returns the installations with an outcome on Kafka, or with this one, and the number
+            /// of outcomes.
             func outcomes(
                 _ outcome: String? = nil
             ) async throws -> (installations: Set<String>, records: Int) {
@@ -84,7 +84,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "kill -9, then SIGTERM, in the middle of 20,000: nobody missed, repeats within the bound",
+            "kill -9, then SIGTERM, during 20,000 deliveries misses no device, with bounded repeats",
             .timeLimit(.minutes(4))
         )
         func killed() async throws {
@@ -96,8 +96,8 @@ extension EndToEndTests {
                 let audience = try await Audience(20_000, on: stack)
                 let collected = Collected(stack.simulator)
                 try await audience.send()
-                // Quick at first, then slow, so that on a busy machine too the end comes in the
-                // middle.
+                // It is fast at first, then slow, so that the kill comes in the middle on a busy
+                // machine too.
                 let rules: [JSONValue] = [
                     ["provider": "apns", "times": 6000],
                     ["provider": "apns", "delayMs": [500, 1500]],
@@ -142,7 +142,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "GOAWAY after 1,000 requests, 5 % 503, 1 % never answered, one stream: all accounted for",
+            "GOAWAY after 1,000 requests, 5 % 503 and 1 % unanswered on one stream lose no delivery",
             .timeLimit(.minutes(4))
         )
         func faults() async throws {
@@ -159,7 +159,7 @@ extension EndToEndTests {
                 ])
                 let dispatcher = try await stack.start("carillon-dispatcher")
                 try await audience.send()
-                // The second goes out over one stream while the first waits for its answers.
+                // The second is sent over one stream while the first waits for its answers.
                 _ = try await eventually("all were sent to", within: .seconds(60)) {
                     try await collected.update()
                     return await collected.names.count == audience.count ? true : nil
@@ -179,7 +179,7 @@ extension EndToEndTests {
                     #expect(push.booksBalance)
                     #expect(try await audience.outcomes().installations.count == audience.count)
                 }
-                // Whoever was sent to more than once has as many attempts on his row.
+                // A device that was sent to several times has as many attempts in its row.
                 let attempts = try await stack.database.query(
                     "select sum(attempts) from all_deliveries where state <> 0"
                 )
@@ -192,7 +192,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "A spread takes its time whatever the size, kill -9 or not, and nobody is missed",
+            "A spread takes its time at any audience size, also after kill -9, and misses no device",
             .timeLimit(.minutes(3))
         )
         func spread() async throws {
@@ -207,7 +207,7 @@ extension EndToEndTests {
                 _ = try await eventually("a good part is told", within: .seconds(60)) {
                     try await stack.simulator.count("apns", status: 200) >= 3000 ? true : nil
                 }
-                // 1200 a second, and as many at once as in a tenth of it.
+                // 1200 a second, with a tenth of it at once.
                 #expect(ContinuousClock.now - begun > .seconds(1.5))
                 first.process.signal(SIGKILL)
                 #expect(await first.process.exit() == .signal(SIGKILL))
@@ -229,7 +229,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("Cancelled in the middle, a paced broadcast stops", .timeLimit(.minutes(3)))
+        @Test("A paced broadcast that is cancelled in the middle stops", .timeLimit(.minutes(3)))
         func cancelled() async throws {
             try await Stack.with { stack in
                 let audience = try await Audience(20_000, on: stack)
@@ -241,7 +241,7 @@ extension EndToEndTests {
                 }
                 try await stack.cancel(push: push["pushId"]?.string ?? "")
                 let after = try await audience.over("cancelled")
-                // Far more would follow within these two seconds, were it not cancelled.
+                // Without the cancellation far more would follow within these two seconds.
                 try await Task.sleep(for: .seconds(1))
                 let sent = try await stack.simulator.count("apns", status: 200)
                 try await Task.sleep(for: .seconds(1))
@@ -265,7 +265,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "kill -9 while a cancelled broadcast is told of: each has its outcome, as the books have it",
+            "kill -9 while a cancelled broadcast is reported leaves each outcome as in the ledger",
             .timeLimit(.minutes(3))
         )
         func killedWhileCancelled() async throws {

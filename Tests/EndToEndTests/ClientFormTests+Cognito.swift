@@ -4,9 +4,10 @@ import JSON
 import Support
 import Testing
 
-/// Cognito Sync's rows: a pool of the app's, an identity with a dataset, and a device.
+/// The fixture of Cognito Sync's rows: a pool of the app's, an identity with a dataset, and a
+/// device.
 ///
-/// The rows keep the lists of headers that their clients sign; the signatures are made here, as the
+/// The rows have the lists of headers that their clients sign; the signatures are made here, as the
 /// clients make them.
 struct CognitoForms: FormBench {
     let bench: CognitoBench
@@ -21,7 +22,7 @@ struct CognitoForms: FormBench {
     var simulator: SimulatorControl { bench.bench.simulator }
 
     func seed() async throws -> FormSeed {
-        // A bulk publish is one a day: each row has a pool of its own.
+        // A bulk publish is allowed once a day, so each row has a pool of its own.
         let pool = "us-east-1:\(UUID().uuidString.lowercased())"
         try await bench.carillon("app", "link", bench.app.id, "--cognito-identity-pool", pool)
         let identity = "us-east-1:\(UUID().uuidString.lowercased())"
@@ -71,7 +72,7 @@ struct CognitoForms: FormBench {
         )
     }
 
-    /// A call of the bench's own; a developer's is signed.
+    /// Makes a call of the fixture itself, signed for a developer.
     @discardableResult
     private func call(
         _ method: String,
@@ -111,7 +112,7 @@ struct CognitoForms: FormBench {
         )
     }
 
-    /// An app may have a hundred pools.
+    /// Removes the pool, as an app may have only a hundred.
     func clear(_ seed: FormSeed) async throws {
         try await bench.carillon(
             "app",
@@ -124,7 +125,7 @@ struct CognitoForms: FormBench {
 
     // MARK: Signatures
 
-    /// With a signature over the headers that the given `Authorization` lists.
+    /// Returns the headers with a signature over those that the given `Authorization` lists.
     private func signed(
         _ method: String,
         _ target: String,

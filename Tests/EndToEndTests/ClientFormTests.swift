@@ -5,21 +5,24 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    /// What every client of LeanCloud, Parse and Cognito Sync sends, and what it reads.
+    /// The requests of every client of LeanCloud, Parse and Cognito Sync, and the parts of the
+    /// response that it reads.
     @Suite("Forms of object and sync clients", .runningStack, .serialized, .timeLimit(.minutes(6)))
     struct ClientFormTests {
-        @Test("Each request of LeanCloud's clients is taken, and answered as they read it")
+        @Test("Each request of LeanCloud's clients is accepted, with the response that they read")
         func leanCloud() async throws { try await ObjectForms(.leanCloud).play() }
 
-        @Test("Each request of Parse's clients is taken, and answered as they read it")
+        @Test("Each request of Parse's clients is accepted, with the response that they read")
         func parse() async throws { try await ObjectForms(.parse).play() }
 
-        @Test("Each request of Cognito Sync's clients is taken, and answered as they read it")
+        @Test(
+            "Each request of Cognito Sync's clients is accepted, with the response that they read"
+        )
         func cognito() async throws { try await CognitoForms().play() }
     }
 }
 
-/// LeanCloud's and Parse's rows: three phones and a user for each.
+/// The fixture of LeanCloud's and Parse's rows: three phones and a user for each.
 struct ObjectForms: FormBench {
     enum Kind: String, Sendable {
         case leanCloud = "leancloud"
@@ -32,7 +35,7 @@ struct ObjectForms: FormBench {
     init(_ kind: Kind) async throws {
         self.kind = kind
         bench = try await Bench()
-        // As apps of these services have them: SDKs find, delete and push with the app key.
+        // These are the usual settings of such apps: SDKs find, delete and push with the app key.
         _ = try await run(
             Stack.executable("carillon"),
             [
@@ -111,7 +114,8 @@ struct ObjectForms: FormBench {
 
     func headers(of form: ClientForm, _ seed: FormSeed) -> [String: String] { form.headers }
 
-    /// Whatever the app has by now, so that a push to everybody rings the next row's phones alone.
+    /// Removes all installations of the app, so that a push to all devices reaches only those of
+    /// the next row.
     func clear(_ seed: FormSeed) async throws {
         let found = try await http(
             "GET",

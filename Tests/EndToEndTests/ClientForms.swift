@@ -3,20 +3,21 @@ import JSON
 import Support
 import Testing
 
-/// One row of a table in `Forms`: a request as an official client sends it, and what must come of it.
+/// One row of a table in `Forms`: a request as an official client sends it, and its required
+/// effects.
 ///
-/// A line of the file is JSON with names such as `${app}` in it, which a bench fills in before it is
-/// parsed: ids, keys, tokens and signatures are those of the test's own app.
+/// A line of the file is JSON with names such as `${app}` in it, which a bench fills in before it
+/// is parsed: ids, keys, tokens and signatures are those of the test's own app.
 ///
 /// | Key | Meaning |
 /// |---|---|
-/// | `client`, `from`, `call` | the client and its version, whether the row was recorded or read, and what the app called |
-/// | `method`, `path`, `query`, `headers`, `body` or `text` | the request; `body` is sent as compact JSON, `text` as it is |
-/// | `status` | of the answer; a 2xx where it is not there |
-/// | `reads` | paths that the client reads in the answer, such as `results` or `0.success.objectId` |
-/// | `gives` | members that the answer must have |
-/// | `tells` | headers that the answer must have; `*` stands for any value |
-/// | `rings` | the seeded devices that get the push, and no other |
+/// | `client`, `from`, `call` | the client, recorded or read, and the app's call |
+/// | `method`, `path`, `query`, `headers`, `body` or `text` | the request; `text` is not JSON |
+/// | `status` | of the response; by default 2xx |
+/// | `reads` | paths that the client reads in the response, such as `0.success.objectId` |
+/// | `gives` | members that the response must have |
+/// | `tells` | headers that the response must have; `*` stands for any value |
+/// | `rings` | the devices of the fixture that get the push, and no others | words:ok
 /// | `gets` | by device: members of the body, and headers, that its provider receives |
 struct ClientForm: Sendable, CustomTestStringConvertible {
     let line: Int
@@ -25,7 +26,7 @@ struct ClientForm: Sendable, CustomTestStringConvertible {
     var client: String { row["client"]?.string ?? "?" }
     var testDescription: String { "\(line) \(client): \(row["call"]?.string ?? "?")" }
 
-    /// The rows of a table as they are in the file, with their placeholders.
+    /// Returns the rows of a table as they are in the file, with their placeholders.
     static func lines(of surface: String) -> [String] {
         let file = scriptFile("Forms/\(surface).jsonl")
         let text = try? String(contentsOfFile: file, encoding: .utf8)
@@ -59,12 +60,12 @@ struct ClientForm: Sendable, CustomTestStringConvertible {
         return body.bytes
     }
 
-    /// Sends it, with other headers where the bench signs.
+    /// Sends it, with other headers if the bench signs.
     func send(to base: String, headers: [String: String]? = nil) async throws -> HTTPAnswer {
         try await http(method, base + target, headers: headers ?? self.headers, bytes: body)
     }
 
-    /// Holds the answer against what the client reads of it.
+    /// Compares the response with the parts that the client reads.
     func check(_ answer: HTTPAnswer) {
         let said = "\(testDescription): \(answer.status) \(answer.text.prefix(600))"
         if let status = row["status"]?.integer {
@@ -88,11 +89,11 @@ struct ClientForm: Sendable, CustomTestStringConvertible {
         }
     }
 
-    /// Whether a value has the members that another has, and lists all of its elements in place.
+    /// Returns whether a value has the members of another, and all elements of its lists in place.
     static func holds(_ value: JSONValue, _ wanted: JSONValue) -> Bool {
         if let members = wanted.object {
             return members.allSatisfy { key, wanted in
-                // What is to be absent is `null` in the table.
+                // A member that must be absent is `null` in the table.
                 wanted.isNull
                     ? value[key]?.isNull ?? true : value[key].map { holds($0, wanted) } ?? false
             }
@@ -112,26 +113,26 @@ struct ClientForm: Sendable, CustomTestStringConvertible {
     }
 }
 
-/// An app with what a surface's rows refer to, and the devices that a push may ring.
+/// An app with the objects of a surface's rows, and the devices that a push may reach.
 protocol FormBench: Sendable {
     var surface: String { get }
     var base: String { get }
     var simulator: SimulatorControl { get }
-    /// What the next row refers to, made for it alone, and gone after it.
+    /// Makes the objects of the next row, which are removed after it.
     func seed() async throws -> FormSeed
-    /// What is sent in the place of the row's headers.
+    /// Returns the headers that replace the row's.
     func headers(of form: ClientForm, _ seed: FormSeed) throws -> [String: String]
     func clear(_ seed: FormSeed) async throws
 }
 
 struct FormSeed: Sendable {
     var values: [String: String]
-    /// By the names that rows have for them.
+    /// The devices by the names that rows use.
     var devices: [String: String]
 }
 
 extension FormBench {
-    /// Plays all rows of the table, one after the other.
+    /// Sends all rows of the table, one after the other.
     func play() async throws {
         let lines = ClientForm.lines(of: surface)
         #expect(!lines.isEmpty, "no rows of \(surface)")
@@ -145,7 +146,7 @@ extension FormBench {
         }
     }
 
-    /// Looks at what the devices get.
+    /// Compares the notifications of the devices with the row.
     private func listen(_ form: ClientForm, _ seed: FormSeed) async throws {
         guard let rings = form.row["rings"]?.array?.compactMap(\.string) else { return }
         for (name, token) in seed.devices.sorted(by: { $0.key < $1.key }) {
@@ -166,8 +167,8 @@ extension FormBench {
                 )
             }
         }
-        // All devices of a push are sent to at about the same time: what has not come by now is late
-        // only where it should not come.
+        // All devices of a push are sent to at about the same time, so a notification that is still
+        // missing is late only if it must not come.
         for (name, token) in seed.devices where !rings.contains(name) {
             let received = try await simulator.received(for: token)
             #expect(received.isEmpty, "\(form.testDescription): \(name) was not meant")

@@ -3,7 +3,7 @@ import JSON
 import Support
 import Testing
 
-/// A folder of `JAVA_CLIENTS`: a vendor's client with what it alone needs.
+/// A folder of `JAVA_CLIENTS`: a vendor's client with its own dependencies.
 enum JavaClient: String, CaseIterable {
     case azure
     case cloudevents
@@ -14,14 +14,14 @@ enum JavaClient: String, CaseIterable {
     case rudder
     case segment
 
-    /// The class path: the client's folder, then what clients share. Firebase's is complete.
+    /// The class path: the client's folder, then the shared jars. Firebase's is complete.
     var classPath: [String] {
         let folder = TestEnvironment.javaClients ?? ""
         let own = "\(folder)/\(rawValue)/*"
         return self == .firebase ? [own] : [own, "\(folder)/common/*"]
     }
 
-    /// Checks that the folder has the jars that `Java/clients.json` names.
+    /// Expects the folder to have the jars that `Java/clients.json` names.
     func expectVersions() throws {
         let file = try String(contentsOfFile: scriptFile("Java/clients.json"), encoding: .utf8)
         let jars = try #require(try JSONValue.parse(file)[rawValue]?.object)
@@ -62,8 +62,8 @@ private actor JavaClasses {
     }
 }
 
-/// Runs a program of `Java/` with a client's class path, in a folder of its own: some clients write
-/// into the working directory.
+/// Runs a program of `Java/` with a client's class path, in a folder of its own, as some clients
+/// write into the working directory.
 func runJava(
     _ program: String,
     of client: JavaClient,
@@ -77,7 +77,7 @@ func runJava(
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(atPath: folder) }
     let paths = [classes] + client.classPath
-    // A short life: the first compiler is enough, and one collector's thread.
+    // The process is short: the first compiler is enough, and one thread of the collector.
     let machine = [
         "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Dfile.encoding=UTF-8",
     ]
@@ -100,8 +100,8 @@ func runGo(
 }
 
 extension ProgramAnswer {
-    /// Expects that everything held and that something was checked: the last line of the output is
-    /// `{"checked": …, "problems": …}`, and each line of the errors a check that failed.
+    /// Expects that all checks passed and there was one: the last line of the output is
+    /// `{"checked": …, "problems": …}`, and each line of the errors a failed check.
     func expectChecks(_ name: String) throws {
         if exit != .status(0) {
             Issue.record("\(name) ended with \(exit):\n\(errors.prefix(6000))")
@@ -110,7 +110,7 @@ extension ProgramAnswer {
         #expect((try JSONValue.parse(last)["checked"]?.integer ?? 0) > 0)
     }
 
-    /// The words after `first` of each line that begins with it.
+    /// Returns the words after `first` of each line that begins with it.
     func lines(_ first: String) -> [[String]] {
         output.split(separator: "\n").map { $0.split(separator: " ").map(String.init) }
             .filter { $0.first == first }.map { Array($0.dropFirst()) }

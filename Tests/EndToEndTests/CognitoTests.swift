@@ -4,10 +4,10 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    /// boto3 is unchanged but for its endpoint. What it must do is what Cognito Sync's model and its
-    /// clients say; each scenario has an app and a pool of its own.
+    /// boto3 is unchanged except for its endpoint. The expectations come from Cognito Sync's model
+    /// and its clients; each scenario has an app and a pool of its own.
     @Suite(
-        "Amazon Cognito Sync's clients",
+        "Amazon Cognito Sync clients",
         .runningStack,
         .serialized,
         .timeLimit(.minutes(5))
@@ -16,7 +16,7 @@ extension EndToEndTests {
         private static let hasPython = TestEnvironment.value("CARILLON_PYTHON_COGNITO") != nil
 
         @Test(
-            "boto3",
+            "boto3 works unchanged",
             .enabled(if: hasPython, "CARILLON_PYTHON_COGNITO is not set"),
             arguments: ["operations", "semantics", "races", "signatures", "pushes"]
         )
@@ -25,7 +25,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "Who does not sign is let in where the app says so, and nowhere else",
+            "Unsigned requests are accepted only if the app allows them",
             .enabled(if: hasPython, "CARILLON_PYTHON_COGNITO is not set")
         )
         func unsigned() async throws {
@@ -53,7 +53,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "dataset.changes: no push goes back, the rest are dead letters, the partition moves on"
+            "dataset.changes: a valid record notifies once, and invalid ones are dead letters"
         )
         func changes() async throws {
             let bench = try await CognitoBench()
@@ -81,7 +81,7 @@ extension EndToEndTests {
             )
             let simulator = bench.bench.simulator
             _ = try await simulator.waitFor(1, for: token)
-            // What comes behind all that, and behind a window of its own, is told last.
+            // A change after all that, after a window of its own, is notified last.
             try await bench.write([change(3, bench.pool), change(9, bench.pool)], key: identity)
             let told = try await simulator.waitFor(2, for: token).map { received in
                 received.body["data"]?["syncCount"]?.string
@@ -98,7 +98,7 @@ extension EndToEndTests {
             #expect(state["subscriptions"]?[0]?["told"]?.integer == 9)
         }
 
-        @Test("Of an erased identity nothing is left, and the receipt counts it")
+        @Test("An erased identity leaves nothing, and the receipt counts it")
         func erasure() async throws {
             let bench = try await CognitoBench()
             let identity = "us-east-1:\(UUID().uuidString.lowercased())"
@@ -160,7 +160,7 @@ struct CognitoBench: Sendable {
         ]
     }
 
-    /// Writes records of `dataset.changes`, in their order.
+    /// Writes records of `dataset.changes`, in order.
     func write(_ values: [String], key: String) async throws {
         try await bench.stack.kafka.produce(
             values.map { (key, $0) },
@@ -192,7 +192,7 @@ struct CognitoBench: Sendable {
         guard answer.status == 200 else { throw TestFailure("\(answer.status) \(answer.text)") }
     }
 
-    /// Subscribes an installation, unsigned, once its dataset is there; the pool pushes from now on.
+    /// Subscribes an installation, unsigned, once its dataset exists; from then on the pool pushes.
     func subscribe(_ device: String, to dataset: String, of identity: String) async throws {
         try await carillon("app", "set", app.id, "sync-unsigned=on")
         _ = try await bench.stack.database.query(

@@ -1,6 +1,6 @@
 import Support
 
-/// What the provider received for each token, followed while it is bounded there.
+/// Collects the provider's requests for each token, as the simulator's log is bounded.
 actor Collected {
     private let simulator: SimulatorControl
     private var next = 0

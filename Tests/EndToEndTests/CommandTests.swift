@@ -4,9 +4,9 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("The command, by hand", .serialized, .timeLimit(.minutes(2)))
+    @Suite("The command", .serialized, .timeLimit(.minutes(2)))
     struct CommandTests {
-        @Test("A name of no app is the same refusal everywhere, and names the nearest")
+        @Test("An unknown app is refused the same way by every command, with the most similar name")
         func noApp() async throws {
             try await withOperator { carillon in
                 _ = try await carillon(["migrate"]).successful("migrate")
@@ -46,7 +46,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("Several settings are set in one call, all of them or none")
+        @Test("Several settings are set in one call, all or nothing")
         func settings() async throws {
             try await withOperator { carillon in
                 _ = try await carillon(["migrate"]).successful("migrate")

@@ -4,9 +4,9 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("A condition rings whom it says", .runningStack, .serialized, .timeLimit(.minutes(3)))
+    @Suite("Pushes to a condition", .runningStack, .serialized, .timeLimit(.minutes(3)))
     struct ConditionTests {
-        /// Phones with fields of the app's own, by what they are called.
+        /// Makes phones with custom fields, and returns them by name.
         private func phones(_ bench: Bench) async throws -> [String: String] {
             var tokens: [String: String] = [:]
             for (name, fields) in [
@@ -28,7 +28,7 @@ extension EndToEndTests {
                 }
                 let id = try await bench.register(.object(object))
                 guard name == "array ios" else { continue }
-                // Saved before its class learned what this field holds.
+                // It was saved before its class had a type for this field.
                 _ = try await bench.stack.database.query(
                     """
                     update installations set fields = fields || '{"age": [12, 71]}'
@@ -53,7 +53,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "Kafka: where, tags and both ring exactly their devices at the provider",
+            "Kafka: where, tags and both select exactly their devices",
             arguments: [
                 (#"{"where": {"age": {"$gt": 30}}}"#, ["array ios", "old ios", "owned ios"]),
                 (
@@ -95,7 +95,7 @@ extension EndToEndTests {
             #expect(try await rung(tokens, bench) == names)
         }
 
-        @Test("An unknown operator is refused by its name: over HTTP, on Kafka, by the command")
+        @Test("An unknown operator is refused by its name over HTTP, on Kafka and by the command")
         func unknownOperator() async throws {
             let bench = try await Bench()
             let condition: JSONValue = ["score": ["$roughly": 3]]
@@ -132,7 +132,7 @@ extension EndToEndTests {
             #expect(refused.errors.contains("$roughly"))
         }
 
-        @Test("The operator explains an audience, indexes a field, and sends to that audience")
+        @Test("An operator can explain an audience, index a field, and send to that audience")
         func operatorsTools() async throws {
             let bench = try await Bench()
             let tokens = try await phones(bench)
@@ -195,9 +195,9 @@ extension EndToEndTests {
         }
     }
 
-    @Suite("A condition that takes too long", .serialized, .timeLimit(.minutes(2)))
+    @Suite("Conditions that take too long", .serialized, .timeLimit(.minutes(2)))
     struct SlowConditionTests {
-        @Test("It fails its push with the reason, and holds up nobody else's")
+        @Test("A slow condition fails its push with the reason, and delays no other push")
         func failsItsPush() async throws {
             try await Stack.with { stack in
                 let app = try await stack.makeApp()

@@ -3,7 +3,7 @@ import JSON
 import Support
 import Testing
 
-/// A stack with the config watcher, a dispatcher, and an app with a token that may publish.
+/// A stack with the config watcher, a dispatcher, and an app with a publish token.
 struct ConfigBench: Sendable {
     let stack: Stack
     let watcher: Stack.Service
@@ -12,7 +12,7 @@ struct ConfigBench: Sendable {
 
     static let ios = "1:8812:ios:a1b2c3"
 
-    /// Runs the body with one; its services must end politely.
+    /// Runs the body with one; its services must end gracefully.
     static func run(
         _ extra: [String: String] = [:],
         withDispatcher: Bool = false,
@@ -35,7 +35,7 @@ struct ConfigBench: Sendable {
         }
     }
 
-    /// The environment of the programs that drive vendors' clients.
+    /// The environment of the programs that run vendors' clients.
     var clientEnvironment: [String: String] {
         [
             "CONFIG_URL": watcher.url, "PROJECT": app.id, "TOKEN": token, "API_KEY": app.appKey,
@@ -56,12 +56,12 @@ struct ConfigBench: Sendable {
     var project: String { "\(watcher.url)/v1/projects/\(app.id)" }
     var bearer: [String: String] { ["Authorization": "Bearer \(token)"] }
 
-    /// A template of one parameter, `wakeUp`.
+    /// Makes a template of one parameter, `wakeUp`.
     static func template(_ value: String) -> JSONValue {
         ["parameters": ["bell": ["defaultValue": ["value": .string(value)]]]]
     }
 
-    /// Publishes over whatever is current, or over one version.
+    /// Publishes over the current version, or over a given one.
     ///
     /// - Returns: Its number.
     @discardableResult
@@ -90,7 +90,7 @@ struct ConfigBench: Sendable {
         )
     }
 
-    /// What was announced, once there are so many records.
+    /// Returns the announcements, once there are this many records.
     func announced(_ count: Int) async throws -> [JSONValue] {
         try await eventually("\(count) records of PUSH_RC") {
             let all = try await stack.kafka.records(on: stack.topic("PUSH_RC")).compactMap(\.json)
@@ -103,7 +103,7 @@ struct ConfigBench: Sendable {
 struct RunningConfig: SuiteTrait, TestScoping {
     @TaskLocal static var running: (stack: Stack, watcher: Stack.Service)?
 
-    /// An app of its own on the suite's stack, with a token that may publish.
+    /// Makes an app of its own on the suite's stack, with a publish token.
     static func makeBench() async throws -> ConfigBench {
         guard let running else { throw TestFailure("this suite runs no config watcher") }
         let app = try await running.stack.makeApp()
@@ -133,7 +133,7 @@ extension Trait where Self == RunningConfig {
 }
 
 extension Stack {
-    /// A new token that may publish an app's remote config.
+    /// Makes a new publish token for an app's remote config.
     func configToken(
         of app: String,
         named name: String,

@@ -6,14 +6,14 @@ import Testing
 extension EndToEndTests {
     /// Each run of a program has an app of its own on one stack.
     @Suite(
-        "Firebase's own packages for Remote Config work unchanged but for the address",
+        "Firebase's own packages for Remote Config, with only the address changed",
         .runningConfig,
         .serialized,
         .timeLimit(.minutes(5))
     )
     struct ConfigClientTests {
         @Test(
-            "Python",
+            "The Admin SDK for Python works",
             .enabled(
                 if: TestEnvironment.pythonWithFirebase != nil,
                 "CARILLON_PYTHON_FIREBASE is not set"
@@ -31,7 +31,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "JavaScript: the Admin SDK, and the SDK of pages",
+            "JavaScript: the Admin SDK and the SDK for web pages work",
             .enabled(if: TestEnvironment.nodeClients != nil, "NODE_CLIENTS is not set"),
             arguments: ["manage", "server", "page"]
         )
@@ -47,7 +47,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "Java: the Admin SDK",
+            "Java: the Admin SDK works",
             .enabled(if: TestEnvironment.javaClients != nil, "JAVA_CLIENTS is not set")
         )
         func java() async throws {
@@ -61,7 +61,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "Go: the Admin SDK",
+            "Go: the Admin SDK works",
             .enabled(if: TestEnvironment.goPrograms != nil, "GO_CLIENTS is not set")
         )
         func go() async throws {
@@ -70,7 +70,7 @@ extension EndToEndTests {
             try answer.expectChecks("Go")
         }
 
-        /// A new app with a token; for programs that evaluate it, with a server template.
+        /// Makes a new app with a token, and with a server template for programs that evaluate one.
         private func makeBench(for scenario: String) async throws -> ConfigBench {
             let bench = try await RunningConfig.makeBench()
             guard scenario == "server" else { return bench }
@@ -109,7 +109,7 @@ extension EndToEndTests {
                         ]
                     ],
                 ],
-                // As Firebase's console shows it.
+                // Firebase's console shows it in this form.
                 [
                     "name": "vip",
                     "expression":

@@ -4,7 +4,7 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("Remote config, by hand", .serialized, .timeLimit(.minutes(2)))
+    @Suite("Commands of remote config", .serialized, .timeLimit(.minutes(2)))
     struct ConfigCommandTests {
         private func withApp(_ body: (Operator) async throws -> Void) async throws {
             try await withOperator { carillon in
@@ -25,7 +25,9 @@ extension EndToEndTests {
             ],
         ]
 
-        @Test("A template is got, edited, put, listed and rolled back, and each record is written")
+        @Test(
+            "A template can be fetched, edited, published, listed and rolled back, with a record each"
+        )
         func edited() async throws {
             try await withApp { carillon in
                 let none = try await carillon.json("config", "get", "shop")
@@ -68,7 +70,7 @@ extension EndToEndTests {
                 #expect(
                     try await carillon.says("config", "put", "shop", file).contains("version 2")
                 )
-                // Made from version 1 still.
+                // It is still based on version 1.
                 let stale = try await carillon.refuses("config", "put", "shop", file)
                 #expect(stale.contains("made from version 1, and 2 is current"), "\(stale)")
                 let unnamed = try await carillon.refuses(
@@ -126,7 +128,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("What does not hold is refused with its place, and what is only checked is not kept")
+        @Test("An invalid template is refused with its place, and a dry run stores nothing")
         func checked() async throws {
             try await withApp { carillon in
                 let broken = #"{"conditions": [{"name": "beta", "expression": "percent <= 101"}]}"#
@@ -148,7 +150,7 @@ extension EndToEndTests {
                     code: 64
                 )
                 #expect(missing.contains("/nonexistent"))
-                // As another project's, whose number here is nobody's.
+                // This is another project's, whose number does not exist here.
                 var foreign = Self.first.object ?? [:]
                 foreign["version"] = ["versionNumber": "37", "updateOrigin": "CONSOLE"]
                 let valid = try await carillon.says(
@@ -182,7 +184,7 @@ extension EndToEndTests {
                 )
                 #expect(try await carillon.database.query("SELECT * FROM config_versions") == [])
 
-                // Each namespace has rules and numbers of its own.
+                // Each namespace has its own rules and numbers.
                 let server = #"{"conditions": [{"name": "all", "condition": {"true": {}}}]}"#
                 try await carillon.says(
                     "config",
@@ -201,7 +203,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("A config token is shown once, and kept as its digest; one of one's own may be given")
+        @Test("A config token is shown once and stored as a digest, and an operator may choose it")
         func tokens() async throws {
             try await withApp { carillon in
                 let made = try await carillon.json("config", "token", "create", "shop")
@@ -261,7 +263,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("Names at Firebase are linked to one app, and keys are kept as digests")
+        @Test("Firebase names are linked to one app, and keys are stored as digests")
         func links() async throws {
             try await withApp { carillon in
                 let key = "AIzaSyA-0123456789abcdefghijklmnopqrstu"
@@ -329,7 +331,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("What was refused, and what has waited for long, is named")
+        @Test("Refused templates and long delays are reported")
         func waiting() async throws {
             try await withApp { carillon in
                 func doctor() async throws -> String { try await carillon(["doctor"]).output }
@@ -365,7 +367,7 @@ extension EndToEndTests {
                 #expect(client["unchecked"] == ["2"] && client["announcedVersion"] == "1")
                 #expect((120_000...180_000).contains(client["announcedAfterMs"]?.integer ?? 0))
 
-                // As a watcher marks it.
+                // A watcher marks it like this.
                 let reason = "parameter 1bell: a key begins with a letter"
                 _ = try await carillon.database.query(
                     "UPDATE config_versions SET state = 2, reason = '\(reason)' WHERE version = 2"

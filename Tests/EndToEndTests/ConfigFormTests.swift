@@ -4,21 +4,22 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    /// The requests of `Forms/remote-config.jsonl`, a line of JSON each: recorded on the wire, or read in a
-    /// client's source or documentation, as `from` says.
+    /// The requests of `Forms/remote-config.jsonl`, a line of JSON each: recorded on the wire, or
+    /// read in a client's source or documentation, as `from` says.
     ///
     /// | Member | Meaning |
     /// |---|---|
     /// | `scenario` | requests of one scenario share an app, in their order |
-    /// | `key` | `token` publishes, `client` is the app key in a header; `unknown`; empty for none |
+    /// | `key` | `token` publishes, `client` is the app key in a header; `unknown`; or empty |
     /// | `method`, `path`, `query`, `headers`, `body` | the request; `bodyBase64` is its bytes |
     /// | `stream` | the response does not end |
-    /// | `status`, `holds`, `lacks` | what the response is, and what its headers and body hold |
+    /// | `status`, `holds`, `lacks` | the status, and what headers and body contain or lack |
     /// | `keep` | names for later lines: `header X`, `json X` |
     ///
-    /// Names in double braces are the app's (`app`, `key`) and what was kept; `url:` percent-encodes.
+    /// Names in double braces are the app's (`app`, `key`) and the kept values; `url:`
+    /// percent-encodes.
     @Suite(
-        "What Remote Config's clients send and read",
+        "Requests of Remote Config clients and their responses",
         .runningConfig,
         .serialized,
         .timeLimit(.minutes(5))
@@ -87,7 +88,7 @@ struct ConfigForms: Sendable, CustomTestStringConvertible {
         return result
     }
 
-    /// Sends one, and reads its response: of a stream, until it holds what it must.
+    /// Sends one, and reads its response; a stream is read until it contains the expected text.
     func send(
         _ form: JSONValue,
         _ values: [String: String],
@@ -109,7 +110,7 @@ struct ConfigForms: Sendable, CustomTestStringConvertible {
         }
         let method = form["method"]?.string ?? "GET"
         if form["headers"]?["Transfer-Encoding"] != nil {
-            // Java's clients say so of a GET, and send no chunk.
+            // Java's clients declare chunks in a GET, and send no chunk.
             body = Array("0\r\n\r\n".utf8)
         } else if !body.isEmpty || ["POST", "PUT"].contains(method) {
             headers.append("Content-Length: \(body.count)")
@@ -145,7 +146,7 @@ struct ConfigForms: Sendable, CustomTestStringConvertible {
 }
 
 extension HTTPAnswer {
-    /// The beginning of a response without an end, its chunks as they came.
+    /// Returns the start of a response without an end, its chunks as they came.
     static func begun(_ bytes: [UInt8]) -> HTTPAnswer {
         let text = String(decoding: bytes, as: UTF8.self)
         let head = text.components(separatedBy: "\r\n\r\n").first ?? ""

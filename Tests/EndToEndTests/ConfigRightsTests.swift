@@ -6,7 +6,7 @@ import Testing
 
 extension EndToEndTests {
     @Suite(
-        "A table says who may do what with remote config",
+        "Access rights of remote config",
         .serialized,
         .timeLimit(.minutes(5))
     )
@@ -47,7 +47,8 @@ extension EndToEndTests {
                     table.add(action, cells)
                 }
                 try table.compare(with: "rights-config.md")
-                // Nothing is inflated of who may not write: not even broken bytes are looked at.
+                // Nothing is inflated for a caller without write access: invalid compressed bytes
+                // are not even read.
                 for path in ["remoteConfig", "remoteConfig:rollback"] {
                     let answer = try await http(
                         path == "remoteConfig" ? "PUT" : "POST",
@@ -65,7 +66,7 @@ extension EndToEndTests {
             }
         }
 
-        /// - Returns: The status. A stream has no end, so that only its beginning is waited for.
+        /// - Returns: The status. A stream has no end, so only its start is waited for.
         private func ask(
             _ method: String,
             _ pattern: String,

@@ -4,15 +4,15 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("Remote config, from a publish to the phones", .serialized, .timeLimit(.minutes(5)))
+    @Suite("Remote config, from a publish to the devices", .serialized, .timeLimit(.minutes(5)))
     struct ConfigTests {
         // MARK: The push
 
         @Test(
-            "A publish rings FCM's topic and the iPhones that listen, once, and the books balance"
+            "A publish notifies FCM's topic and subscribed iPhones once, and the books balance"
         )
         func rings() async throws {
-            // Long enough for what a fetch noted to be written down.
+            // This is long enough for a fetch to be recorded.
             try await ConfigBench.run(["CONFIG_COALESCE": "5s"], withDispatcher: true) { bench in
                 let registration = try await bench.stack.start("carillon-registration")
                 let (phone, knows) = (makeAPNsToken(), makeAPNsToken())
@@ -31,7 +31,7 @@ extension EndToEndTests {
                     #expect(answer.status == 201)
                 }
                 #expect(try await bench.publish(ConfigBench.template("silver")) == "1")
-                // Who has fetched it needs not be told.
+                // A device that has fetched it needs no notification.
                 #expect(try await bench.fetch("knows").json?["templateVersion"] == "1")
                 _ = try await eventually("the fetch is noted") {
                     let noted = try await bench.stack.database.query(
@@ -68,9 +68,11 @@ extension EndToEndTests {
             }
         }
 
-        @Test("Rapid publishes are one announcement, of the last; a rollback is announced as any")
+        @Test(
+            "Rapid publishes are one announcement of the last, and a rollback is announced normally"
+        )
         func coalesces() async throws {
-            // Longer than five publishes take on a busy machine.
+            // This is longer than five publishes take on a busy machine.
             try await ConfigBench.run(["CONFIG_COALESCE": "4s"]) { bench in
                 for number in 1...5 { try await bench.publish(ConfigBench.template("\(number)")) }
                 let first = try await bench.announced(1)
@@ -93,7 +95,7 @@ extension EndToEndTests {
                     let text = try await http("GET", bench.watcher.url + "/metrics").text
                     return text.contains("config_announcement_delay_seconds_count 2\n") ? text : nil
                 }
-                // None is announced sooner, whatever it is set to.
+                // No announcement comes sooner, whatever the setting.
                 #expect(
                     metrics.contains("config_announcement_delay_seconds_bucket{le=\"0.5\"} 0\n")
                 )
@@ -102,7 +104,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "Other writers are heard: a function call, a row, and a record; broken ones are named"
+            "A function call, a row and a record of other writers are announced, and bad ones named"
         )
         func otherWriters() async throws {
             try await ConfigBench.run { bench in
@@ -130,7 +132,7 @@ extension EndToEndTests {
                 #expect(try await bench.publish(ConfigBench.template("after it")) == "3")
                 #expect(try await bench.announced(2).last?["configVersion"] == "3")
 
-                // Of another system, whose template is not here.
+                // Another system's, whose template is not here.
                 let other = try await stack.makeApp()
                 try await stack.carillon(
                     "app",
@@ -170,7 +172,7 @@ extension EndToEndTests {
 
         // MARK: Fetching, as the SDKs do
 
-        @Test("What the Android, iOS and JavaScript SDKs send is answered as they read answers")
+        @Test("Requests of the Android, iOS and JavaScript SDKs get the responses that they read")
         func recorded() async throws {
             try await ConfigBench.run { bench in
                 try await bench.stack.carillon(
@@ -222,7 +224,7 @@ extension EndToEndTests {
                 let etag = try #require(android.header("etag"))
                 #expect(etag.hasPrefix("etag-\(bench.app.id)-firebase-fetch-1-"))
 
-                // iOS: really gzipped, relaxed JSON.
+                // iOS sends real gzip and relaxed JSON.
                 let relaxed =
                     "{app_instance_id:'i', app_id:'1:881233445566:ios:ff', country_code:'CH', "
                     + "language_code:'de-CH', platform_version:'18.0', sdk_version:'12.0', "
@@ -240,7 +242,7 @@ extension EndToEndTests {
                 #expect(ios.json?["entries"] == ["bell": "silver"])
                 #expect(ios.header("etag") != nil)
 
-                // JavaScript: the header lies; then nothing has changed.
+                // JavaScript's header is wrong; after that nothing has changed.
                 func javaScript(_ ifNoneMatch: String) async throws -> HTTPAnswer {
                     try await http(
                         "POST",
@@ -297,7 +299,7 @@ extension EndToEndTests {
             return [UInt8](try #require(Data(base64Encoded: base64)))
         }
 
-        @Test("One instance may fetch so often an hour, and is told when again")
+        @Test("An instance has a number of fetches an hour, and is told when to retry")
         func throttled() async throws {
             try await ConfigBench.run { bench in
                 try await bench.stack.carillon(
@@ -314,7 +316,7 @@ extension EndToEndTests {
                 #expect(last.json?["error"]?["status"] == "RESOURCE_EXHAUSTED")
                 #expect(last.header("retry-after").flatMap(Int.init).map { $0 > 0 } == true)
                 #expect(try await bench.fetch("modest").status == 200)
-                // What nobody can read is counted by where it came from.
+                // Unreadable requests are counted by address.
                 var statuses: [Int] = []
                 for _ in 0..<4 {
                     let answer = try await http(
@@ -332,7 +334,7 @@ extension EndToEndTests {
 
         // MARK: Streams
 
-        @Test("A stream says what is newer at once, then each announcement, and a stop politely")
+        @Test("A stream sends a newer version at once, then each announcement, and ends gracefully")
         func streams() async throws {
             try await ConfigBench.run { bench in
                 try await bench.publish(ConfigBench.template("one"))
@@ -373,7 +375,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("The streams of an app that is deleted are ended politely, and of no other")
+        @Test("Streams of a deleted app end gracefully, and those of other apps continue")
         func deletedApps() async throws {
             try await ConfigBench.run { bench in
                 let other = try await bench.stack.makeApp()
@@ -414,7 +416,7 @@ extension EndToEndTests {
 
         // MARK: Crashes
 
-        @Test("Promise 1: what was published before a kill is announced after it, and once a push")
+        @Test("Promise 1: a version published before a kill is announced after it, by one push")
         func killed() async throws {
             try await Stack.with { stack in
                 let first = try await ConfigBench.startWatcher(on: stack)

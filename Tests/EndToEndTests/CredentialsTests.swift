@@ -12,7 +12,8 @@ extension EndToEndTests {
         .timeLimit(.minutes(3))
     )
     struct CredentialsTests {
-        /// Another topic of the app's, with the simulator's key or with one that it does not know.
+        /// Sets a credential for another topic of the app, with the simulator's key or an unknown
+        /// one.
         private func set(
             _ topic: String,
             _ bench: Bench,
@@ -58,7 +59,7 @@ extension EndToEndTests {
             return try await bench.stack.finishedPush(event: event)
         }
 
-        @Test("An appIdentifier chooses the topic, and who names none gets the default")
+        @Test("An appIdentifier selects the topic, and a device without one gets the default")
         func topics() async throws {
             let bench = try await Bench()
             let news = "com.example.news"
@@ -71,7 +72,7 @@ extension EndToEndTests {
                     "apnsEnvironment": "production",
                 ]
                 if !identifier.isEmpty { body["appIdentifier"] = .string(identifier) }
-                // A topic of its own comes before.
+                // A topic of its own takes precedence.
                 if identifier == "own" {
                     body["apnsTopic"] = .string(news)
                     body["appIdentifier"] = .string(bench.app.bundleID)
@@ -103,7 +104,7 @@ extension EndToEndTests {
                 }
             }
             try await expectTopics(default: bench.app.bundleID)
-            // Devices named one by one go the same way.
+            // Named devices are sent to in the same way.
             let event = TestEnvironment.unique("event-")
             try await bench.stack.send([
                 "id": .string(event), "app": .string(bench.app.id), "installations": .array(ids),
@@ -120,7 +121,7 @@ extension EndToEndTests {
             ).successful("default")
             #expect(try JSONValue.parse(marked)["default"] == true)
             try await expectTopics(default: news)
-            // What no credential fits is seen before it is sent to.
+            // A missing credential is found before it is needed.
             let doctor = try await carillon(bench, ["doctor", "--json"])
             let check = try JSONValue.parse(doctor.output)["checks"]?.array?.first {
                 $0["name"]?.string == "devices \(bench.app.id) apns"
@@ -130,7 +131,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "Each provider is asked whether it takes a credential; what it does not take is named"
+            "Each provider is asked to check a credential, and a rejected one is named"
         )
         func checks() async throws {
             let bench = try await Bench()
@@ -148,7 +149,7 @@ extension EndToEndTests {
             #expect(lines.first?.contains("InvalidProviderToken") == true)
         }
 
-        @Test("A credential goes away when somebody says yes, and it is written down")
+        @Test("A credential is removed after a confirmation, and the audit records it")
         func removes() async throws {
             let bench = try await Bench()
             let typo = "com.example.typo"
@@ -173,7 +174,7 @@ extension EndToEndTests {
             #expect(again.exit == .status(1))
             let audit = try await bench.stack.carillon("audit", bench.app.id)
             #expect(audit.contains("credentials remove") && audit.contains("apns \(typo)"))
-            // The one that is left is the app's own; without it nobody of its devices is reached.
+            // The remaining one is the app's own; without it none of its devices is reached.
             #expect(try await push(bench)["delivered"] == 1)
             _ = try await set(typo, bench).successful("set")
             _ = try await carillon(

@@ -5,11 +5,12 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("Dead letters, by hand", .serialized, .timeLimit(.minutes(2)))
+    @Suite("Commands of dead letters", .serialized, .timeLimit(.minutes(2)))
     struct DeadLetterTests {
         private static let item = #"{"type":"track","userId":"u"}"#
 
-        /// An operator with two letters: a push request, and an item that intake refused.
+        /// Runs the body with an operator and two dead letters: a push request, and an item that
+        /// ingest refused.
         private func withLetters(_ body: (Operator, KafkaClient) async throws -> Void) async throws
         {
             try await withOperator { carillon in
@@ -38,7 +39,7 @@ extension EndToEndTests {
             }
         }
 
-        /// The id of the letter from there.
+        /// Returns the id of the dead letter from this source.
         private func id(of source: String, _ carillon: Operator) async throws -> String {
             let lines = try await carillon.says("dead-letters", "list", "--json")
                 .split(separator: "\n").map { try JSONValue.parse(String($0)) }
@@ -46,7 +47,7 @@ extension EndToEndTests {
             return try #require(found)
         }
 
-        @Test("They are listed, shown, and go back to where they came from")
+        @Test("Dead letters are listed, shown, and replayed to their source")
         func lifetime() async throws {
             try await withLetters { carillon, kafka in
                 let created = try await carillon.json("app", "create", "shop")
@@ -99,7 +100,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("What cannot be replayed says so")
+        @Test("A dead letter that cannot be replayed is refused with the reason")
         func refusals() async throws {
             try await withLetters { carillon, _ in
                 for words in [

@@ -4,17 +4,17 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    /// Anyone can open connections. Whoever opens more than a service has descriptors for must not
-    /// cost its operators or the clients that it has already.
-    @Suite("Connections that use descriptors up", .serialized, .timeLimit(.minutes(1)))
+    /// Any client can open connections. A client that opens more than a service has descriptors
+    /// must not affect its operators or the clients that are connected already.
+    @Suite("Connections that exhaust the descriptors", .serialized, .timeLimit(.minutes(1)))
     struct DescriptorTests {
         static let services = [
             "carillon-registration", "carillon-config-watcher", "carillon-secure-payload",
             "carillon-ingest", "carillon-dispatcher", "carillon-simulator",
         ]
 
-        /// One process that can open only so many descriptors, and needs neither Postgres nor Kafka to
-        /// be asked whether it is alive.
+        /// One process with a limited number of descriptors, which answers liveness checks without
+        /// Postgres or Kafka.
         private struct Service {
             let process: ChildProcess
             /// The port that is attacked.
@@ -42,13 +42,13 @@ extension EndToEndTests {
                     environment: environment
                 )
                 operationsPort = try await process.port(surface: "operations")
-                // A dispatcher listens for its operators alone.
+                // A dispatcher listens only for its operators.
                 port =
                     executable == "carillon-dispatcher"
                     ? operationsPort : try await process.port()
             }
 
-            /// From now on not one descriptor more than are open.
+            /// Sets the limit to the descriptors that are open now.
             func takeDescriptors() async throws {
                 let folder = "/proc/\(process.processID)/fd"
                 let open = try FileManager.default.contentsOfDirectory(atPath: folder)
@@ -57,7 +57,7 @@ extension EndToEndTests {
                 try await limitDescriptors(to: next)
             }
 
-            /// The soft limit, which anybody may raise again.
+            /// Sets the soft limit, which any process may raise again.
             func limitDescriptors(to count: Int) async throws {
                 let answer = try await run(
                     "/usr/bin/prlimit",
@@ -73,7 +73,7 @@ extension EndToEndTests {
 
             init(port: Int) throws { socket = try LoopbackSocket(port: UInt16(port)) }
 
-            /// Asks for something that every listener answers, if by 404.
+            /// Sends a request that every listener answers, possibly by 404.
             func ask() async throws {
                 let socket = socket
                 let answer = try await onThread {
@@ -96,7 +96,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "More connections than descriptors: operators and clients are answered, SIGTERM ends it",
+            "With more connections than descriptors, operators and clients are served, and SIGTERM ends",
             arguments: services
         )
         func moreConnectionsThanDescriptors(executable: String) async throws {
@@ -113,8 +113,8 @@ extension EndToEndTests {
             let attackers = attackers(600, on: service.port)
             defer { for attacker in attackers { attacker.close() } }
             try await client.ask()
-            // At once, but where the operators' own port is attacked: there a silent connection
-            // has to be a second old before it makes room.
+            // This is immediate, except if the operators' own port is attacked: there a silent
+            // connection must be a second old before it makes room.
             _ = try await eventually("the operators are answered") {
                 let url = "http://127.0.0.1:\(service.operationsPort)/livez"
                 return try? await http("GET", url).status == 200 ? true : nil
@@ -126,7 +126,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "Without a descriptor left a listener pauses, and goes on once there are some",
+            "A listener without descriptors pauses, and continues once there are some",
             arguments: services
         )
         func noDescriptorLeft(executable: String) async throws {
@@ -149,7 +149,8 @@ extension EndToEndTests {
             operator_.close()
             try await service.limitDescriptors(to: 1024)
             let url = "http://127.0.0.1:\(service.operationsPort)"
-            // The attackers that have left stand in the backlog before it, and take places for a moment.
+            // Closed connections of the attackers are before it in the backlog, and occupy slots
+            // for a moment.
             let metrics = try await eventually("the operators are answered again") {
                 try? await http("GET", url + "/metrics").text
             }

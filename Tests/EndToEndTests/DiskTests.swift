@@ -5,7 +5,7 @@ import Testing
 extension EndToEndTests {
     @Suite("Postgres without disk space", .timeLimit(.minutes(1)))
     struct DiskTests {
-        @Test("A push that has no room makes the service not ready, until a write succeeds")
+        @Test("A push without disk space makes the service not ready, until a write succeeds")
         func notReady() async throws {
             try await Stack.with { stack in
                 let app = try await stack.makeApp()

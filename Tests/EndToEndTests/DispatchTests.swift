@@ -5,9 +5,9 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("What a dispatcher does when something goes wrong", .serialized, .timeLimit(.minutes(3)))
+    @Suite("A dispatcher's behaviour after failures", .serialized, .timeLimit(.minutes(3)))
     struct DispatchTests {
-        /// A push to tokens, with an id of its own.
+        /// Makes a push to tokens, with an id of its own.
         private func event(
             _ app: Stack.App,
             tokens: [String],
@@ -33,7 +33,7 @@ extension EndToEndTests {
             try #require(try await stack.database.query(question).first.flatMap { Int($0) })
         }
 
-        /// The sum of a metric over its labels that hold a text.
+        /// Returns the sum of a metric over its labels that contain a text.
         private func metric(
             _ name: String,
             _ service: Stack.Service,
@@ -50,7 +50,7 @@ extension EndToEndTests {
             return answer.status == 200 ? nil : answer.text
         }
 
-        @Test("An event that Postgres refuses is a dead letter alone, and those beside it are sent")
+        @Test("An event that Postgres rejects is a dead letter alone, and its neighbours are sent")
         func refusedByPostgres() async throws {
             try await Stack.with { stack in
                 let app = try await stack.makeApp()
@@ -60,7 +60,7 @@ extension EndToEndTests {
                         "alter table \(table) add constraint poison check (event_id not like 'bad-%')"
                     )
                 }
-                // The fast path has sent it when it is refused; with a label it is planned first.
+                // The fast path has sent it when it is rejected; with a label it is planned first.
                 for label in [JSONObject(), ["notification_id": "label"]] {
                     let name = label.isEmpty ? "sent" : "planned"
                     let records = phones.enumerated().map { number, phone in
@@ -88,7 +88,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("An event of an unknown app is a dead letter, and its app is found once it is there")
+        @Test("An event of an unknown app is a dead letter, and an app is found once it exists")
         func unknownApp() async throws {
             try await Stack.with { stack in
                 let known = try await stack.makeApp()
@@ -113,7 +113,8 @@ extension EndToEndTests {
                 let app = try await stack.makeApp()
                 let dispatcher = try await stack.start("carillon-dispatcher")
                 let phone = makeAPNsToken()
-                // As a claim leaves a row whose reply was lost: its session lives and knows nothing.
+                // A claim whose reply was lost leaves this: the session lives and does not know the
+                // row.
                 _ = try await eventually("the session owns a row") {
                     let made = try await stack.database.query(
                         """
@@ -133,7 +134,7 @@ extension EndToEndTests {
                     )
                     return made.isEmpty ? nil : true
                 }
-                // Claims are ended in their midst, as a connection that breaks ends them.
+                // Claims are interrupted, as by a broken connection.
                 _ = try await stack.database.query(
                     """
                     begin;
@@ -161,7 +162,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("A session that is lost costs no event, and an answer that comes after it is dropped")
+        @Test("A lost session loses no event, and a later answer for it is dropped")
         func lostSession() async throws {
             try await Stack.with { stack in
                 let app = try await stack.makeApp()
@@ -261,7 +262,7 @@ extension EndToEndTests {
             }
         }
 
-        /// Android phones, named by their numbers.
+        /// Registers Android phones, named by their numbers.
         private func register(
             _ numbers: ClosedRange<Int>,
             of app: Stack.App,
@@ -280,7 +281,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "Promise 3: kill -9 amid pushes that name 600 devices each misses nobody, repeats in bounds",
+            "Promise 3: kill -9 during pushes to 600 named devices misses no device, with bounded repeats",
             .timeLimit(.minutes(2))
         )
         func killedAmidNamed() async throws {
@@ -327,7 +328,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("A push that names 600 devices is a shard beside those that cannot be reached")
+        @Test("A push that names 600 devices is a shard, with rows for unreachable ones")
         func namedShard() async throws {
             try await Stack.with { stack in
                 let app = try await stack.makeApp()
@@ -363,7 +364,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "Without a credential a delivery fails before its payload is looked at, and no token dies"
+            "Without a credential a delivery fails before its payload is checked, and no token dies"
         )
         func noCredential() async throws {
             try await Stack.with { stack in
@@ -378,7 +379,7 @@ extension EndToEndTests {
                     """
                 )
                 let dispatcher = try await stack.start("carillon-dispatcher")
-                // Too large for FCM, and not for WNS.
+                // It is too large for FCM, but not for WNS.
                 let alert = JSONValue.string(String(repeating: "x", count: 4500))
                 try await stack.send([
                     "id": "bare", "source": "e2e", "app": .string(id), "installations": ["phone"],
@@ -394,7 +395,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("Members of a provider that is well do not wait behind those of one that is not")
+        @Test("Members of a healthy provider do not wait for those of a failing one")
         func otherProvider() async throws {
             try await Stack.with(["DISPATCH_IN_FLIGHT": "256"]) { stack in
                 let app = try await stack.makeApp()
@@ -428,7 +429,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("Outcomes come first: while Kafka takes none nothing is written, and each comes once")
+        @Test("While Kafka rejects outcomes no result is stored, and each outcome is produced once")
         func outcomesFirst() async throws {
             let cluster = try MockKafkaCluster()
             defer { cluster.close() }
@@ -447,7 +448,7 @@ extension EndToEndTests {
                 try await stack.simulator.setRules([["provider": "apns", "delayMs": [2000, 2000]]])
                 let (id, request) = event(app, tokens: phones)
                 try await stack.send(request)
-                // Two rounds of all four partitions, and half of the third.
+                // These are two rounds of all four partitions, and half of the third.
                 cluster.refuse(.produce, with: .invalidRecord, times: 10)
                 let reason = try await eventually("it says what is wrong") {
                     try await notReady(dispatcher)
@@ -468,7 +469,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "While Postgres takes no outcome it is not ready, with the reason; then it is written"
+            "While Postgres rejects results it is not ready, with the reason, and stores them later"
         )
         func ledgerAway() async throws {
             try await Stack.with { stack in
@@ -513,7 +514,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("A change whose notice was lost with a connection to Postgres is taken up after it")
+        @Test("A change whose notification was lost with a connection to Postgres is read after it")
         func lostNotice() async throws {
             try await Stack.with { stack in
                 let (app, other) = (try await stack.makeApp(), try await stack.makeApp())
@@ -523,7 +524,7 @@ extension EndToEndTests {
                 try await stack.send(event(app, tokens: [phone]).request)
                 let first = try await stack.simulator.waitFor(1, for: phone)
                 #expect(first.last?.body["pushId"] == nil)
-                // Nobody is told of it.
+                // There is no notification of it.
                 _ = try await stack.database.query(
                     """
                     update apps set settings = (select settings from apps where id = '\(other.id)')
@@ -540,7 +541,7 @@ extension EndToEndTests {
                     return ended.isEmpty ? nil : true
                 }
                 var count = 1
-                // It would read it by itself half a minute after the first.
+                // Without it the change would be read half a minute after the first.
                 _ = try await eventually("the change is taken up", within: .seconds(20)) {
                     try await stack.send(event(app, tokens: [phone]).request)
                     count += 1
@@ -551,7 +552,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("An outcome is keyed by its target and counts attempts; the metrics say the same")
+        @Test("An outcome is keyed by its target and counts attempts, and the metrics agree")
         func outcomes() async throws {
             try await Stack.with { stack in
                 let app = try await stack.makeApp()
@@ -575,7 +576,7 @@ extension EndToEndTests {
                 let byToken = event(app, tokens: [token])
                 try await stack.send(toNames, byToken.request)
                 for id in [named, byToken.id] { _ = try await stack.finishedPush(event: id) }
-                // Twice: it is known.
+                // It is sent twice and is a duplicate.
                 try await stack.send(toNames)
                 _ = try await eventually("the repeat is counted") {
                     try await metric("push_events_total", dispatcher, "repeated") == 1 ? true : nil

@@ -15,17 +15,17 @@ import Testing
 )
 enum EndToEndTests {}
 
-/// Gives all tests of a suite one stack, with registration and one dispatcher up. Each test makes
-/// an app of its own, so that they meet in nothing but the executables.
+/// Gives all tests of a suite one stack with registration and one dispatcher. Each test makes an
+/// app of its own, so that they share nothing but the executables.
 struct RunningStack: SuiteTrait, TestScoping {
-    /// Whether registration listens for TLS, too: some clients speak nothing else.
+    /// Whether registration also listens for TLS, which some clients require.
     var tls = false
 
     struct Running: Sendable {
         let stack: Stack
         let registration: Stack.Service
         let dispatcher: Stack.Service
-        /// Registration's TLS address, and the file of the certificate that vouches for it.
+        /// Registration's TLS address, and the file of the certificate to verify it.
         var secureAddress: String?
         var certificateAuthority: String?
     }
@@ -90,7 +90,7 @@ extension Trait where Self == RunningStack {
     static var runningStackWithTLS: Self { Self(tls: true) }
 }
 
-/// What a test does again and again with a running stack and an app of its own.
+/// Common steps of tests with a running stack and an app of their own.
 struct Bench {
     let stack: Stack
     let registration: String
@@ -105,7 +105,7 @@ struct Bench {
 
     var simulator: SimulatorControl { stack.simulator }
 
-    /// Registers a device over HTTP, as its app would; answers its object id.
+    /// Registers a device over HTTP, as its app would; returns its object id.
     func register(_ fields: JSONValue) async throws -> String {
         let answer = try await http(
             "POST",
@@ -131,7 +131,7 @@ struct Bench {
         ])
     }
 
-    /// The installation as the owner's backend reads it.
+    /// Returns the installation as the owner's backend reads it.
     func installation(_ id: String) async throws -> JSONValue {
         let answer = try await http(
             "GET",
@@ -144,7 +144,7 @@ struct Bench {
         return json
     }
 
-    /// A push request to channels of the app, with an id of its own.
+    /// Makes a push request to channels of the app, with an id of its own.
     func event(_ channels: [String], alert: String = "Ding dong") -> (id: String, JSONValue) {
         let id = TestEnvironment.unique("event-")
         let request: JSONValue = [
@@ -155,7 +155,7 @@ struct Bench {
     }
 }
 
-/// A device token of APNs' shape.
+/// Makes a device token in APNs' form.
 func makeAPNsToken() -> String {
     (0..<32).map { _ in
         let text = String(UInt8.random(in: 0...255), radix: 16)

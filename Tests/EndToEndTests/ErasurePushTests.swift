@@ -6,13 +6,13 @@ import Testing
 
 extension EndToEndTests {
     @Suite(
-        "An erasure decides by whom a push reached",
+        "Erasure of pushes by the people that they reached",
         .runningStack,
         .serialized,
         .timeLimit(.minutes(5))
     )
     struct ErasurePushTests {
-        /// One person with one phone, and what only they are called by.
+        /// One person with one phone, and the names that only they have.
         private struct Person {
             let user = TestEnvironment.unique("user-")
             let device = TestEnvironment.unique("device-")
@@ -32,7 +32,7 @@ extension EndToEndTests {
                 ]
             }
 
-            /// Each selects that phone alone.
+            /// Returns selectors, each of that phone only.
             func selectors(_ id: String) -> [JSONObject] {
                 [
                     ["where": ["owner": owner]], ["where": ["objectId": .string(id)]],
@@ -75,7 +75,7 @@ extension EndToEndTests {
             )
         }
 
-        @Test("A push that reached one person alone keeps nothing, however it was addressed")
+        @Test("A push that reached only the erased person keeps nothing, by whatever selector")
         func forms() async throws {
             let bench = try await Bench()
             let person = Person()
@@ -137,7 +137,7 @@ extension EndToEndTests {
             )
             #expect(again.exit == .status(1) && again.output.isEmpty)
 
-            // The fence of its names cannot be tested against a list of names.
+            // The fence of its names cannot be compared with a list of plain digests.
             let plain = try await bench.stack.database.query(
                 """
                 select count(*) from erased_names where app = '\(bench.app.id)'
@@ -151,7 +151,7 @@ extension EndToEndTests {
             #expect(fences == ["t"])
         }
 
-        @Test("A push that still waits and names the person alone holds nothing and is never sent")
+        @Test("A waiting push that names only the person loses its content and is never sent")
         func scheduled() async throws {
             let bench = try await Bench()
             let person = Person()
@@ -179,7 +179,7 @@ extension EndToEndTests {
                     )
                 )
             }
-            // To others as well: its content stays, its names go.
+            // A push to others as well keeps its content, without the names.
             let many: JSONObject = [
                 "cql": .string(
                     "select * from _Installation where channels = 'news' or"
@@ -201,7 +201,7 @@ extension EndToEndTests {
             #expect(try await requests(holding: secret, bench).isEmpty)
             #expect(try await requests(holding: person.user, bench).isEmpty)
             #expect(try await requests(holding: shared, bench) == [later])
-            // Whoever comes back under the name is not sent what was meant for the erased one.
+            // A user who comes back under the name does not get pushes for the erased one.
             _ = try await bench.register(person.fields(bench))
             for event in events {
                 let push = try await bench.stack.finishedPush(event: event)

@@ -4,8 +4,7 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    /// What a field may be called and may hold, on both surfaces whose objects have fields of the
-    /// app's own.
+    /// Names and values of fields, on both surfaces whose objects have custom fields.
     @Suite("Fields of objects", .runningStack, .serialized, .timeLimit(.minutes(3)))
     struct FieldTests {
         private static let surfaces = ["LeanCloud", "Parse"]
@@ -67,7 +66,7 @@ extension EndToEndTests {
                 return try await call("POST", className, .object(fields))
             }
 
-            /// How many a query finds, and their ids.
+            /// Returns how many a query finds, and their ids.
             func find(_ className: String, _ condition: JSONValue) async throws -> [String] {
                 var allowed = CharacterSet.alphanumerics
                 allowed.insert("-")
@@ -82,7 +81,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "A large number is kept as it came, and its object can be saved again",
+            "A large number is stored unchanged, and its object can be saved again",
             arguments: surfaces
         )
         func largeNumbers(surface: String) async throws {
@@ -96,7 +95,7 @@ extension EndToEndTests {
                 let path = try await api.create(className, fields)
                 let again = try await api.call("PUT", path, ["seen": true])
                 #expect(again.status == 200, "\(className): \(again.text)")
-                // As JavaScript writes 1e20 and 2^64.
+                // JavaScript writes 1e20 and 2^64 like this.
                 let digits = try await api.call(
                     "PUT",
                     path,
@@ -114,7 +113,7 @@ extension EndToEndTests {
                     #expect(read.json?[name]?.double == value, "\(className).\(name)")
                 }
                 #expect(read.json?["inner"]?["list"]?[1]?.double == -1e20)
-                // And all of it, as clients that send whole objects do.
+                // Clients that send complete objects send all of it.
                 let whole = try await api.call("PUT", path, ["inner": read.json?["inner"] ?? .null])
                 #expect(whole.status == 200, "\(className): \(whole.text)")
                 let raised = try await api.call(
@@ -138,7 +137,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "A badge and channels that are absent are told from 0 and from none",
+            "A missing badge or list of channels differs from 0 and from an empty list",
             arguments: surfaces
         )
         func absentFields(surface: String) async throws {
@@ -182,7 +181,8 @@ extension EndToEndTests {
             #expect(deleted.status == 200, "\(deleted.text)")
             #expect(try await shown(some) == [nil, nil])
             try await expect(["badge": .null, "channels": ["$exists": false]], [bare, some])
-            // What raises an absent one begins at nothing; a save of something else leaves it absent.
+            // An increment of a missing one begins at zero; a save of another field leaves it
+            // missing.
             _ = try await api.call("PUT", bare, ["seen": true])
             #expect(try await shown(bare) == [nil, nil])
             let raised = try await api.call("PUT", bare, ["badge": ["__op": "Increment"]])
@@ -251,7 +251,7 @@ extension EndToEndTests {
                     ]
                 )
                 #expect(taken.status == 200, "\(taken.text)")
-                // What is refused decides nothing, and neither does null.
+                // A refused value decides nothing, and neither does null.
                 for body in [["later": 1, "name": 5], ["fresh": 1, "later": 1, "1st": 2]]
                     as [JSONValue]
                 {
@@ -272,7 +272,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("The operator lists what fields hold, and has one forgotten")
+        @Test("An operator can list the types of fields, and have one forgotten")
         func operatorsFields() async throws {
             let api = try await API("LeanCloud")
             let app = api.bench.app.id

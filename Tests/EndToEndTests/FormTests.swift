@@ -4,32 +4,35 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    /// Requests as the vendors' clients send them, in `Forms/`: a file for each surface, a line of JSON for
-    /// each call.
+    /// Requests as the vendors' clients send them, in `Forms/`: a file for each surface, a line of
+    /// JSON for each call.
     ///
     /// | Member | Meaning |
     /// |---|---|
-    /// | `client`, `version` | who sends it; `recorded` on the wire or `read` in its source: `from` |
-    /// | `scenario`, `call` | calls of one scenario share an app, in their order; what is called |
-    /// | `key` | what signs or proves it, in the surface's words |
+    /// | `client`, `version` | the sender; `recorded` on the wire or `read` in its source: `from` |
+    /// | `scenario`, `call` | calls of one scenario share an app, in order; the client's function |
+    /// | `key` | the key of its signature or proof, in the surface's words |
     /// | `method`, `path`, `query`, `headers`, `body` | the request; `bodyLatin1`: in ISO-8859-1 |
-    /// | `status`, `holds`, `lacks` | what the response must be, and hold: its headers and body as text |
-    /// | `keep` | names for later lines: `location` (its last segment), `header X`, `element X` |
-    /// | `gets` | by device: what each request holds that its provider got for this call |
+    /// | `status`, `holds`, `lacks` | of the response: text that headers and body have or lack |
+    /// | `keep` | names for later lines: `location` (last segment), `header X`, `element X` |
+    /// | `gets` | by device: the contents of each request of this call to its provider |
     ///
-    /// Names in double braces are made for each scenario: `app`, `base` (the service's address), `apns:x`,
-    /// `fcm:x`, `wns:x` and `mpns:x` (channels), `unique:x`, what was kept, and times from now in
-    /// seconds: `iso+60`, `us+60` (.NET), `java+60` (Java's 12 hours), `epoch+60`. `upper:` before a
-    /// name is that in upper case, `url:` percent-encoded.
+    /// Names in double braces are made for each scenario: `app`, `base` (the service's address),
+    /// `apns:x`, `fcm:x`, `wns:x` and `mpns:x` (channels), `unique:x`, kept values, and times from
+    /// now in seconds: `iso+60`, `us+60` (.NET), `java+60` (Java's 12 hours), `epoch+60`. `upper:`
+    /// before a name gives upper case, `url:` percent-encodes.
     @Suite(
-        "What the vendors' clients send and read",
+        "Requests of the vendors' clients and their responses",
         .runningStack,
         .serialized,
         .enabled(if: TestEnvironment.python != nil, "CARILLON_PYTHON is not set"),
         .timeLimit(.minutes(10))
     )
     struct FormTests {
-        @Test("Azure Notification Hubs", arguments: FormScenario.all(of: "azure"))
+        @Test(
+            "Requests of Azure Notification Hubs' clients get the responses that they read",
+            arguments: FormScenario.all(of: "azure")
+        )
         func azure(_ scenario: FormScenario) async throws {
             try await play(scenario, on: HubForms())
         }
@@ -89,7 +92,7 @@ struct FormScenario: Sendable, CustomTestStringConvertible {
 
     var testDescription: String { name }
 
-    /// The scenarios of `Forms/<surface>.jsonl`, in their order.
+    /// Returns the scenarios of `Forms/<surface>.jsonl`, in their order.
     static func all(of surface: String) -> [FormScenario] {
         let file = scriptFile("Forms/\(surface).jsonl")
         guard let text = try? String(contentsOfFile: file, encoding: .utf8) else {
@@ -113,14 +116,14 @@ struct FormScenario: Sendable, CustomTestStringConvertible {
     }
 }
 
-/// A surface that plays forms.
+/// A surface whose forms can be sent.
 protocol FormSurface {
     var bench: Bench { get }
 
-    /// What proves the call, as headers.
+    /// Returns the headers that authenticate the call.
     func proof(of form: JSONValue) throws -> [String: String]
 
-    /// Waits until no request to a provider comes any more for what a call sent.
+    /// Waits until the requests to providers for a call have ended.
     func waitUntilOver(_ answer: HTTPAnswer) async throws
 }
 
@@ -148,7 +151,7 @@ extension FormSurface {
     }
 }
 
-/// What stands for the names in double braces.
+/// The values of names in double braces.
 struct FormValues {
     var kept: [String: String] = [:]
     private var made: [String: String] = [:]

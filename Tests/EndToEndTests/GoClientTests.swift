@@ -4,10 +4,10 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    /// The programs are in `Go/`, one for each client. Those of ingest and of Remote Config are run by
-    /// `IngestClientsTests` and `ConfigClientTests`, which have the services for them.
+    /// The programs are in `Go/`, one for each client. Those of ingest and of Remote Config are run
+    /// by `IngestClientsTests` and `ConfigClientTests`, which have the services for them.
     @Suite(
-        "The vendors' own Go clients work unchanged",
+        "The vendors' own Go clients, unchanged",
         .runningStack,
         .serialized,
         .enabled(if: TestEnvironment.goPrograms != nil, "GO_CLIENTS is not set"),
@@ -22,7 +22,7 @@ extension EndToEndTests {
             try await bench.expectTold(answer)
         }
 
-        @Test("CloudEvents: push requests that its Kafka binding writes, in both modes, are sent")
+        @Test("CloudEvents: push requests of its Kafka binding, in both modes, are sent")
         func cloudEvents() async throws {
             let push = try await KafkaPush()
             let answer = try await runGo("cloudevents", "Kafka", push.environment)

@@ -1,10 +1,10 @@
 import Foundation
 import Support
 
-/// A page for people, and what it shows in fenced blocks.
+/// A page for people, with its fenced blocks.
 struct GuidePage {
     struct Block {
-        /// What stands behind the fence: `sh run`.
+        /// The words after the fence: `sh run`.
         let info: String
         let text: String
     }
@@ -38,11 +38,12 @@ struct GuidePage {
 
     var runs: Int { blocks.count { $0.info == "sh run" } }
 
-    /// Its commands in one shell, from top to bottom, up to the first that fails.
+    /// Returns its commands in one shell, from top to bottom, up to the first that fails.
     ///
-    /// - Parameter python: What runs the blocks in Python, which see what the shell has exported;
-    ///   `nil`: they are left out.
-    /// - Returns: The script; `nil` where there is nothing to run.
+    /// - Parameter python: Runs the blocks in Python, with the variables that the shell has
+    ///   exported;
+    ///   `nil` leaves them out.
+    /// - Returns: The script; `nil` if there is nothing to run.
     func script(python: String?) -> String? {
         guard runs > 0 else { return nil }
         var script = "set -eEuo pipefail\ntrap 'echo \"failed: $BASH_COMMAND\" >&2' ERR\n"
@@ -56,8 +57,8 @@ struct GuidePage {
         return script
     }
 
-    /// What blocks say is shown (`text shown`, an `…` stands for anything) and the commands before
-    /// them did not.
+    /// Returns the text of blocks that is shown (`text shown`, an `…` stands for anything) but was
+    /// not printed by the commands before them.
     func missing(in output: String) -> [String] {
         let shown = output.components(separatedBy: Self.mark + " ").dropFirst()
         var lines: [Int: [String]] = [:]

@@ -5,12 +5,12 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    /// What the pages for people show is run as it stands there, page after page in the order in which
-    /// one would read them, on a stack as `deploy/run` starts it. The word behind a fenced block's
-    /// language says what becomes of it; `deploy/check` refuses a block without one.
-    @Suite("The pages for people", .timeLimit(.minutes(3)))
+    /// The commands on pages for people run as they are, page after page in reading order, on a
+    /// stack as `deploy/run` starts it. The word behind a fenced block's language says how it is
+    /// tested; `deploy/check` refuses a block without one.
+    @Suite("Pages for people", .timeLimit(.minutes(3)))
     struct GuideTests {
-        /// Those that create something come before those that use it.
+        /// Pages that create something come before those that use it.
         private static let pages = [
             "README.md", "deploy/guides/operating.md", "deploy/guides/push-request.md",
             "deploy/guides/leancloud.md", "deploy/guides/parse.md", "deploy/guides/azure.md",
@@ -21,7 +21,7 @@ extension EndToEndTests {
             "Services/README.md", "Shared/README.md",
         ]
 
-        @Test("No page is left out")
+        @Test("Every page is tested")
         func pagesAreAll() throws {
             let guides = try FileManager.default
                 .contentsOfDirectory(atPath: GuidePage.root.appending(path: "deploy/guides").path)
@@ -30,7 +30,9 @@ extension EndToEndTests {
             }
         }
 
-        @Test("Every command of the README and the guides succeeds, and shows what its page says")
+        @Test(
+            "Every command of the README and the guides succeeds with the output that its page shows"
+        )
         func commandsRun() async throws {
             try await Self.withStack { stack, app, urls in
                 var environment = stack.environment
@@ -70,7 +72,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "Every push request of the guides is accepted, and an outcome has the fields they show"
+            "Every push request of the guides is accepted, and an outcome has the fields that they show"
         )
         func requestsAreAccepted() async throws {
             try await Self.withStack { stack, app, urls in
@@ -79,7 +81,7 @@ extension EndToEndTests {
                 #expect(requests.count > 2)
                 for block in requests {
                     let shown = try #require(try JSONValue.parse(block.text).object)
-                    // Over HTTP the credentials say the app, and an id is the service's to give.
+                    // Over HTTP the credentials name the app, and the service makes the id.
                     let fields =
                         shown.filter { !["app", "id", "source"].contains($0.key) }
                         .map { ($0.key, $0.value) } + [("dry_run", true)]
@@ -117,15 +119,15 @@ extension EndToEndTests {
             let ingest: String
         }
 
-        /// What an issuer shows: the key of RFC 7515, appendix A.3.
+        /// The key set of an issuer: the key of RFC 7515, appendix A.3.
         private static let issuerKeys = """
             {"keys": [{"kty": "EC", "crv": "P-256", "kid": "k1", "use": "sig",
              "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
              "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}
             """
 
-        /// A stack whose topics have no prefix, with the app that the pages speak of and, in its folder,
-        /// the files that they name.
+        /// Runs the body with a stack whose topics have no prefix, with the app and the files of
+        /// the pages.
         private static func withStack(
             _ body: (Stack, Stack.App, URLs) async throws -> Void
         ) async throws {

@@ -30,7 +30,7 @@ struct Hub {
         )
     }
 
-    // Python's own HMAC and percent-encoding: nothing of Carillon's checks itself here.
+    // Python's own HMAC and percent-encoding, so that no code of Carillon checks itself here.
     private static let script = """
         import base64, hashlib, hmac, sys, time, urllib.parse
         resource, name, key, lifetime, style = sys.argv[1:6]
@@ -133,7 +133,8 @@ struct Hub {
         }
     }
 
-    /// The notification's id as both SDKs find it: the third segment of the address, and its last.
+    /// Returns the notification's id as both SDKs find it: the third segment of the address, and
+    /// its last.
     func id(_ answer: HTTPAnswer) throws -> String {
         guard let location = answer.header("location"), let url = URL(string: location),
             location.hasPrefix(bench.registration), url.pathComponents.count == 4,
@@ -144,7 +145,7 @@ struct Hub {
         return url.pathComponents[3]
     }
 
-    /// The telemetry of a send, once it is over.
+    /// Returns the telemetry of a send, once it has ended.
     func details(
         _ id: String,
         ends: [String] = ["Completed", "NoTargetFound"]

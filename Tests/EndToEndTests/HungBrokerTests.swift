@@ -4,10 +4,11 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    /// A broker that takes connections and answers nothing, as behind a network that drops packets.
+    /// A broker that accepts connections and answers nothing, as behind a network that drops
+    /// packets.
     @Suite("A broker that hangs", .serialized, .timeLimit(.minutes(2)))
     struct HungBrokerTests {
-        /// Runs the body with a mock broker of its own, which nothing but the body stops.
+        /// Runs the body with a mock broker of its own, which only the body stops.
         private func withBroker(
             _ body: (ChildProcess, _ settings: [String: String]) async throws -> Void
         ) async throws {
@@ -68,7 +69,7 @@ extension EndToEndTests {
                         try await stack.simulator.count("apns", status: 200) > 0 ? true : nil
                     }
                     broker.signal(SIGSTOP)
-                    // Accepted, and in nobody's hands but the outbox'.
+                    // It is accepted, and is only in the outbox.
                     let push = try await http(
                         "POST",
                         services[1].url + "/1.1/push",

@@ -4,8 +4,8 @@ import JSON
 import Support
 import Testing
 
-/// Gives all tests of a suite one stack with `carillon-ingest`. Each test has an app of its own, so that
-/// they meet in nothing but the executable and the topics.
+/// Gives all tests of a suite one stack with `carillon-ingest`. Each test has an app of its own, so
+/// that they share nothing but the executable and the topics.
 struct RunningIngest: SuiteTrait, TestScoping {
     /// Whether pushes can be sent, too.
     var withPushes = false
@@ -15,7 +15,7 @@ struct RunningIngest: SuiteTrait, TestScoping {
         let stack: Stack
         let service: Stack.Service
         let registration: Stack.Service?
-        /// An app whose objects tell that those before theirs are stored.
+        /// An app whose stored objects show that earlier ones are stored.
         let fence: IngestBench
     }
 
@@ -65,14 +65,14 @@ extension Trait where Self == RunningIngest {
 }
 
 extension EndToEndTests {
-    /// Types have topics of their own, which a mock broker does not make.
+    /// Types have topics of their own, which a mock broker does not create.
     static let needsBroker = ConditionTrait.enabled(
         if: TestEnvironment.kafkaBootstrapServers != nil,
         "KAFKA_BOOTSTRAP_SERVERS is not set: there is no real broker"
     )
 }
 
-/// An app of its own, with the seed's type, on a running stack with ingest.
+/// An app of its own, with the original sample type, on a running stack with ingest.
 struct IngestBench: Sendable {
     let stack: Stack
     let service: Stack.Service
@@ -82,7 +82,7 @@ struct IngestBench: Sendable {
         (self.stack, self.service, self.app) = (stack, service, app)
     }
 
-    /// On the suite's stack.
+    /// Makes one on the suite's stack.
     init(declares schema: JSONValue? = weatherSensor) async throws {
         let running = try RunningIngest.current
         self.init(running.stack, running.service, try await running.stack.makeApp())
@@ -143,7 +143,7 @@ struct IngestBench: Sendable {
         )
     }
 
-    /// The name of the type's view.
+    /// Returns the name of the type's view.
     func view(of type: String) async throws -> String {
         let shown = try JSONValue.parse(
             try await stack.carillon("ingest", "type", "show", app.id, type, "--json")
@@ -160,7 +160,7 @@ struct IngestBench: Sendable {
 
     var key: [String: String] { Self.basic(app.appKey) }
 
-    /// Asks with the app key, but where the headers say who asks.
+    /// Calls with the app key, unless the headers have credentials.
     func ask(
         _ method: String,
         _ path: String,
@@ -181,7 +181,7 @@ struct IngestBench: Sendable {
         try await ask("POST", path, ["Content-Type": type], body.bytes)
     }
 
-    /// Sends by the native route, where nothing may be refused.
+    /// Sends by the native route, and expects that nothing is refused.
     func send(_ objects: [JSONValue], type: String = "WeatherSensor") async throws {
         let answer = try await post("/v1/ingest/\(type)", .array(objects))
         guard answer.status == 200, answer.json?["refused"] == [] else {
@@ -200,10 +200,10 @@ struct IngestBench: Sendable {
 
     static func makeID() -> String { Hex.encode(randomBytes(12)) }
 
-    // MARK: What came of it
+    // MARK: Results
 
-    /// The rows of a type's view, once there are as many as are wanted and all that was sent before is
-    /// stored, so that no more can come.
+    /// Returns the rows of a type's view, once there are as many as expected and all earlier
+    /// objects are stored, so that no more can come.
     func rows(_ type: String, _ columns: String = "_id", count: Int) async throws -> [String] {
         let view = try await view(of: type)
         func read() async throws -> [String] {
@@ -216,7 +216,8 @@ struct IngestBench: Sendable {
         return try await read()
     }
 
-    /// Waits until objects that another app sends last, to every partition of the topic, are stored.
+    /// Waits until objects that another app sends last, to every partition of the topic, are
+    /// stored.
     func fence(_ type: String) async throws {
         let other = try RunningIngest.current.fence
         let ids = (0..<64).map { _ in Self.makeID() }
@@ -240,7 +241,7 @@ struct IngestBench: Sendable {
         }
     }
 
-    /// A counter of the service, over all its labels.
+    /// Returns a counter of the service, over all its labels.
     func count(_ name: String) async throws -> Int {
         let text = try await http("GET", "\(service.url)/metrics").text
         return text.split(separator: "\n")

@@ -4,10 +4,11 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    /// The vendors' packages are unchanged but for their address. Each scenario has an app of its own and
-    /// tells what it has sent; that, and nothing else, is in Postgres afterwards, once.
+    /// The vendors' packages are unchanged except for their address. Each scenario has an app of
+    /// its own and reports the objects that it has sent; exactly these are in Postgres afterwards,
+    /// once.
     @Suite(
-        "Clients of Segment, RudderStack and CloudEvents deliver everything",
+        "Clients of Segment, RudderStack and CloudEvents deliver every object",
         .runningIngest,
         .serialized,
         needsBroker,
@@ -17,7 +18,7 @@ extension EndToEndTests {
         private static let hasPython = TestEnvironment.value("CARILLON_PYTHON_INGEST") != nil
 
         @Test(
-            "PyPI's packages",
+            "Packages of PyPI deliver every object",
             .enabled(if: hasPython, "CARILLON_PYTHON_INGEST is not set"),
             arguments: [
                 "segment", "segment, by its module", "rudder", "cloudevents",
@@ -30,7 +31,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "npm's packages",
+            "Packages of npm deliver every object",
             .enabled(if: TestEnvironment.nodeClients != nil, "NODE_CLIENTS is not set"),
             arguments: [
                 "@segment/analytics-node", "@segment/analytics-next",
@@ -50,7 +51,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "Maven's packages",
+            "Packages of Maven deliver every object",
             .enabled(if: TestEnvironment.javaClients != nil, "JAVA_CLIENTS is not set"),
             arguments: ["Segment", "Rudder", "CloudEventsClient"]
         )
@@ -68,7 +69,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "Go's modules",
+            "Go modules deliver every object",
             .enabled(if: TestEnvironment.goPrograms != nil, "GO_CLIENTS is not set"),
             arguments: ["segment", "rudder", "cloudevents"]
         )
@@ -79,10 +80,10 @@ extension EndToEndTests {
             try await check(answer, program, bench)
         }
 
-        /// As long as `CARILLON_LIMITED_SECONDS` says: the quota is exhausted at once, and what is sent
-        /// beyond it takes that long.
+        /// It lasts as long as `CARILLON_LIMITED_SECONDS` says: the quota is used up at once, and
+        /// the excess takes that long.
         @Test(
-            "What Segment's client sends beyond its quota is told 429 and comes later, all of it",
+            "Segment's client gets 429 beyond its quota and delivers everything later",
             .enabled(if: hasPython, "CARILLON_PYTHON_INGEST is not set")
         )
         func limited() async throws {
@@ -129,8 +130,8 @@ extension EndToEndTests {
             try await check(answer, scenario, bench)
         }
 
-        /// Compares what was told to be sent with what is there; `*` is an id that is not known, of an
-        /// object that is.
+        /// Compares the reported objects with the stored ones; `*` is an unknown id, of an object
+        /// with any.
         private func check(
             _ answer: ProgramAnswer,
             _ scenario: String,
@@ -153,7 +154,7 @@ extension EndToEndTests {
                     "\(scenario): \(type)"
                 )
             }
-            // What is refused as it should be is no dead letter; nothing else is one.
+            // An expected refusal is not a dead letter, and nothing else is one.
             let letters = try await bench.stack.kafka
                 .records(on: bench.stack.topic("push.dead-letters"))
                 .filter { $0.header("app") == bench.app.id }

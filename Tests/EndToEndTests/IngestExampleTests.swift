@@ -6,7 +6,7 @@ import Testing
 extension EndToEndTests {
     /// `deploy/examples/IngestClient`, built as a reader would build it.
     @Suite(
-        "The example client holds objects until they are acknowledged",
+        "The example client stores objects until they are acknowledged",
         .runningIngest,
         .serialized,
         needsBroker,
@@ -20,7 +20,7 @@ extension EndToEndTests {
         private static let kills = 10
         private static let objects = 10_000
 
-        @Test("Killed ten times while it sends 10,000 objects on a bad day: none lost, none twice")
+        @Test("Ten kills during 10,000 objects with failures lose no object and store no duplicate")
         func kills() async throws {
             let bench = try await IngestBench()
             let proxy = try await Proxy(bench)
@@ -29,10 +29,12 @@ extension EndToEndTests {
             let slice = Self.objects / Self.kills
             var acknowledged: Set<String> = []
             for round in 0..<Self.kills {
-                // What was not acknowledged as written before the last kill is given again.
+                // Objects that were not acknowledged as written before the last kill are submitted
+                // again.
                 let given = ids[..<((round + 1) * slice)].filter { !acknowledged.contains($0) }
                 let client = try await start(bench, proxy.url, folder, given)
-                // In one round while it writes, in another while it sends, or answers are under way.
+                // In one round it is killed while it writes, in another while it sends or waits for
+                // responses.
                 let wanted = given.isEmpty ? 0 : Int.random(in: 0..<given.count)
                 _ = try await eventually("the client writes: \(client.lastWords)") {
                     client.lines().count >= wanted ? true : nil
@@ -40,7 +42,7 @@ extension EndToEndTests {
                 try await Task.sleep(for: .milliseconds(Int.random(in: 0...400)))
                 client.signal(SIGKILL)
                 #expect(await client.exit() == .signal(SIGKILL))
-                // A line that the kill cut is no acknowledgement.
+                // A line that the kill cut is not an acknowledgement.
                 acknowledged.formUnion(client.lines().filter { $0.utf8.count == 24 })
             }
             let left = ids.filter { !acknowledged.contains($0) }
@@ -62,7 +64,7 @@ extension EndToEndTests {
             await proxy.process.stop()
         }
 
-        @Test("What is refused is kept apart, ids are made, and a folder has one process")
+        @Test("Refused objects are quarantined, ids are made, and a folder has one process")
         func refused() async throws {
             let bench = try await IngestBench()
             let folder = "\(bench.stack.folder)/\(TestEnvironment.unique("queue-"))"
@@ -89,7 +91,7 @@ extension EndToEndTests {
             #expect(apart.map { $0["pointer"]?.string } == ["/windSpeedInMph", "/deviceId"])
             #expect(apart.allSatisfy { $0["reason"]?.string?.isEmpty == false })
 
-            // Without --drain it stays, and has the folder.
+            // Without --drain it keeps running and has the folder locked.
             let holder = try await start(bench, bench.service.url, folder, [IngestBench.makeID()])
             _ = try await holder.line("an id") { $0.utf8.count == 24 }
             let second = try await run(Self.program, ["--folder", folder, "--refused"])

@@ -6,22 +6,22 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    /// The requests of `Forms/ingest.jsonl`: rows as `ClientForm` has them, all of one app. `version` is a
-    /// release, or the commit of the source that was read. They have, too:
+    /// The requests of `Forms/ingest.jsonl`: rows in the form of `ClientForm`, all of one app.
+    /// `version` is a release, or the commit of the source that was read. They also have:
     ///
     /// | Key | Meaning |
     /// |---|---|
     /// | `base64`, `packed` | the body's bytes; the coding in which it is sent |
     /// | `latin1` | the header whose value is sent as ISO-8859-1; the others are UTF-8 |
-    /// | `allows` | headers that the answer to a preflight allows |
-    /// | `stores` | each object that readers get of it: its `type`, members of the `object` in the type's view, headers of its `record` on Kafka |
-    /// | `letters` | for each dead letter, what its content and headers hold |
+    /// | `allows` | headers that the response to a preflight allows |
+    /// | `stores` | each object: `type`, `object` in the view, headers of its `record` on Kafka |
+    /// | `letters` | for each dead letter, parts of its content and headers |
     ///
-    /// What no row stores or has a letter of is in no view and no letter. `${id-1}` to `${id-9}` are object
-    /// ids and `${uuid-1}` to `${uuid-9}` UUIDs, new for each row.
-    @Suite("Forms of ingest's clients", .runningIngest, needsBroker, .timeLimit(.minutes(5)))
+    /// Nothing else is in a view or a dead letter. `${id-1}` to `${id-9}` are object ids and
+    /// `${uuid-1}` to `${uuid-9}` UUIDs, new for each row.
+    @Suite("Forms of ingest clients", .runningIngest, needsBroker, .timeLimit(.minutes(5)))
     struct IngestFormTests {
-        @Test("Each request of ingest's clients is taken, stored, and answered as they read it")
+        @Test("Each request of ingest's clients is accepted, stored, and answered as they read it")
         func forms() async throws {
             let bench = try await IngestBench()
             for bench in [bench, try RunningIngest.current.fence] {
@@ -56,7 +56,7 @@ extension EndToEndTests {
 }
 
 extension IngestBench {
-    /// What a row's placeholders stand for.
+    /// Returns the values of a row's placeholders.
     fileprivate func formValues() -> [String: String] {
         var values = [
             "app": app.id, "app-key": app.appKey, "basic": key["Authorization"] ?? "",
@@ -102,12 +102,12 @@ extension IngestBench {
         return try parse(bytes, of: call)
     }
 
-    /// Compares what readers get with what the rows store.
+    /// Compares the stored objects with those of the rows.
     fileprivate func expectStored(_ forms: [ClientForm]) async throws {
         let stored = forms.flatMap { form in
             (form.row["stores"]?.array ?? []).map { (form: form, row: $0) }
         }
-        // The fence's app has learnt of a new type by the end.
+        // By the end the fence's app has the new types.
         for type in Set(stored.compactMap { $0.row["type"]?.string }).sorted(by: >) {
             try await fence(type)
             var found = try await stack.database.query(
@@ -137,7 +137,7 @@ extension IngestBench {
         }
     }
 
-    /// Compares the app's dead letters with those that the rows have.
+    /// Compares the app's dead letters with those of the rows.
     fileprivate func expectLetters(_ forms: [ClientForm]) async throws {
         var letters = try await stack.kafka.records(on: stack.topic("push.dead-letters"))
             .filter { $0.header("app") == app.id }

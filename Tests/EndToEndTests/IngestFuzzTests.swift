@@ -4,10 +4,10 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("Whatever strangers send to ingest", .serialized, .timeLimit(.minutes(10)))
+    @Suite("Hostile input to ingest", .serialized, .timeLimit(.minutes(10)))
     struct IngestFuzzTests {
-        /// 200,000, or as many as a minute allows; for as long as `CARILLON_FUZZ_SECONDS` says, where it is
-        /// set.
+        /// 200,000 requests, or as many as a minute allows; for as long as `CARILLON_FUZZ_SECONDS`
+        /// says, if it is set.
         private static let seconds = TestEnvironment.value("CARILLON_FUZZ_SECONDS").flatMap(
             Int.init
         )
@@ -16,7 +16,7 @@ extension EndToEndTests {
         private static let connections = 8
         private static let batch = 50
 
-        /// Loose, so that odd values come as far as Postgres.
+        /// Few constraints, so that odd values reach Postgres.
         private static let schema = """
             {"type": "object", "properties": {
                 "_id": {"type": "string"}, "deviceId": {"type": "string"},
@@ -26,12 +26,12 @@ extension EndToEndTests {
              "required": ["_id"]}
             """
 
-        @Test("However bodies and credentials are made up, nothing of it is our fault or half done")
+        @Test("Random bodies and credentials cause no server error and no partly stored request")
         func fuzz() async throws {
             try await Stack.with { stack in
                 let app = try await stack.makeApp()
                 let topic = stack.topic("ingest.Sensor")
-                // The mock cluster makes a topic for who asks about it alone.
+                // The mock cluster creates a topic for the first client that asks for its metadata.
                 if TestEnvironment.kafkaBootstrapServers == nil {
                     let broker = stack.kafka.bootstrapServers
                     _ = try await run("/usr/bin/kcat", ["-L", "-b", broker, "-t", topic])
@@ -95,8 +95,8 @@ extension EndToEndTests {
             }
         }
 
-        /// What all-or-nothing requests sent is on Kafka whole, or none of it; and each object there is
-        /// in the view once, or a dead letter.
+        /// Expects all-or-nothing requests to be on Kafka completely or not at all, and each object
+        /// there to be in the view once, or a dead letter.
         private static func checkStored(
             _ stack: Stack,
             _ app: Stack.App,
@@ -134,7 +134,7 @@ extension EndToEndTests {
             #expect(stored == wanted)
         }
 
-        /// 200 MB of nothing, as gzip has it.
+        /// Makes 200 MB of zeros, compressed by gzip.
         private static func bomb(in stack: Stack) async throws -> [UInt8] {
             let path = "\(stack.folder)/bomb.gz"
             _ = try await run(
@@ -144,7 +144,7 @@ extension EndToEndTests {
             return [UInt8](try Data(contentsOf: URL(filePath: path)))
         }
 
-        /// Sends requests by the batch over connections that are kept, and counts the answers.
+        /// Sends requests in batches over connections that stay open, and counts the responses.
         private static func send(
             _ count: Int,
             until end: ContinuousClock.Instant,
@@ -158,7 +158,8 @@ extension EndToEndTests {
                 defer { socket.close() }
                 var requests: [UInt8] = []
                 for number in 0..<batch { requests += maker.next(isLast: number == batch - 1) }
-                // What is too large ends the connection, and what came behind it is not answered.
+                // A request that is too large ends the connection, and the ones after it get no
+                // response.
                 guard (try? socket.send(requests)) != nil,
                     let bytes = try? socket.receiveAll()
                 else {
@@ -178,8 +179,7 @@ extension EndToEndTests {
     }
 }
 
-/// Makes requests up, of pieces that mean something and pieces that do not; the same seed makes the
-/// same.
+/// Makes random requests, of meaningful and meaningless pieces; the same seed makes the same.
 private struct ObjectMaker {
     private var generator: Generator
     private let app: Stack.App
@@ -263,7 +263,7 @@ private struct ObjectMaker {
         String((0..<count).map { _ in one(Array("0123456789abcdef")) })
     }
 
-    /// One of the type, most of the time.
+    /// Makes an object of the type, most of the time.
     private mutating func object() -> JSONObject {
         var object: JSONObject = [:]
         if !happens(3) { object["_id"] = id() }
@@ -287,7 +287,7 @@ private struct ObjectMaker {
         return object
     }
 
-    /// Objects of which all or none are to be there: their names say how many these are.
+    /// Makes objects that must be stored all or not at all: their names contain their number.
     private mutating func family() -> [JSONObject] {
         number += 1
         let ids = Set((0..<some(1..<6)).map { _ in hex(24) }).sorted()
@@ -307,7 +307,7 @@ private struct ObjectMaker {
         if happens(3) { event["type"] = .string(text()) }
         if happens(3) { event["specversion"] = value() }
         if happens(3) { event["source"] = value() }
-        // Another object would be one that does not say of how many it is.
+        // Another object would not contain the number.
         let odd = value()
         if happens(3), odd.object == nil { event["data"] = odd }
         if happens(3) { event["data_base64"] = .string(text()) }
@@ -408,7 +408,7 @@ private struct ObjectMaker {
         )
     }
 
-    /// An object whose neighbours say nothing of it.
+    /// Makes an object without a relation to its neighbours.
     private mutating func lone() -> JSONObject {
         var object = family()[0]
         if let name = object["deviceId"]?.string?.components(separatedBy: " of ").first {
@@ -471,8 +471,8 @@ private struct ObjectMaker {
         )
     }
 
-    /// What becomes of bytes on their way from a broken client. Those of all-or-nothing requests stay
-    /// what they say: an `_id` that changes is one object more.
+    /// Changes bytes as a broken client would. Those of all-or-nothing requests keep their content:
+    /// a changed `_id` would be one object more.
     private mutating func mutated(_ bytes: [UInt8]) -> [UInt8] {
         var bytes = bytes
         switch some(0..<40) {
@@ -485,7 +485,7 @@ private struct ObjectMaker {
         case 4:
             bytes.insert(contentsOf: [0xEF, 0xBB, 0xBF], at: 0)
         case 5...7 where !bytes.isEmpty:
-            // Punctuation alone, of which no `_id` is made.
+            // Only punctuation, which is not part of an `_id`.
             let marks = bytes.indices.filter { "{}[]:,\"".utf8.contains(bytes[$0]) }
             if !marks.isEmpty {
                 bytes[one(marks)] = UInt8.random(in: 0...255, using: &generator)
@@ -524,7 +524,7 @@ private struct ObjectMaker {
         case 0..<8: (encoding, body) = ("gzip", StoredGzip.member(body))
         case 8..<10: encoding = one(["gzip", "zstd", "br", "gzip, zstd"])
         case 10:
-            // Broken behind its beginning.
+            // The part after the start is broken.
             (encoding, body) = ("gzip", Array(StoredGzip.member(body).dropLast(some(1..<12))))
         case 11 where happens(10): (encoding, body) = ("gzip", bomb)
         default: break
@@ -539,7 +539,7 @@ private struct ObjectMaker {
     }
 }
 
-/// gzip that compresses nothing: RFC 1952 around stored blocks of RFC 1951.
+/// gzip without compression: RFC 1952 around stored blocks of RFC 1951.
 private enum StoredGzip {
     static func member(_ bytes: [UInt8]) -> [UInt8] {
         var member: [UInt8] = [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 255]
@@ -558,7 +558,7 @@ private enum StoredGzip {
         (0..<count).map { UInt8(truncatingIfNeeded: value >> (8 * UInt32($0))) }
     }
 
-    /// CRC-32, bit by bit.
+    /// Computes CRC-32, bit by bit.
     private static func checksum(_ bytes: [UInt8]) -> UInt32 {
         var value = UInt32.max
         for byte in bytes {

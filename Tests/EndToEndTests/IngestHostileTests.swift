@@ -5,20 +5,20 @@ import Testing
 
 extension EndToEndTests {
     @Suite(
-        "One app's ingest costs no other app its turn",
+        "Fairness of ingest between apps",
         .serialized,
         needsBroker,
         .timeLimit(.minutes(5))
     )
     struct IngestHostileTests {
-        /// Of each phase; longer where `CARILLON_HOSTILE_SECONDS` says so.
+        /// The duration of each phase; longer if `CARILLON_HOSTILE_SECONDS` says so.
         private static let seconds =
             TestEnvironment.value("CARILLON_HOSTILE_SECONDS").flatMap(Int.init) ?? 3
-        /// What a process has of its own beside requests: twice what one takes that has served some.
+        /// The memory of a process apart from requests: twice that of one that has served some.
         private static let base = 128 << 20
 
         @Test(
-            "One app's refused objects and packed nesting leave another its answers, and memory bounded",
+            "Refused objects and compressed nesting delay no other app, with bounded memory",
             .enabled(if: TestEnvironment.python != nil, "CARILLON_PYTHON is not set")
         )
         func neighbour() async throws {
@@ -52,7 +52,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("Requests that come at once pass no more than a quota, accepted or refused")
+        @Test("Concurrent requests pass no more than the quota, accepted or refused")
         func quota() async throws {
             try await Stack.with { stack in
                 let service = try await IngestBench.start(on: stack)
@@ -80,7 +80,7 @@ extension EndToEndTests {
                         return try await group.reduce(into: []) { $0.append($1) }
                     }
                 }
-                // None of them is valid, and one of the batches uses up what there is.
+                // None of them is valid, and one of the batches uses up the quota.
                 let refused = try await post(["windSpeedInMph": "calm"])
                 #expect(refused.count { $0 == 200 } == 1)
                 let accepted = try await post([:])

@@ -4,15 +4,15 @@ import Testing
 
 extension EndToEndTests {
     @Suite(
-        "Ingest does what its description says",
+        "Ingest and its OpenAPI description",
         .runningIngest,
         .serialized,
         needsBroker,
         .timeLimit(.minutes(10))
     )
     struct IngestOpenAPITests {
-        /// TRACE is no method of ours: 501, not 405. What a schema makes up is hardly ever an object of
-        /// the type.
+        /// TRACE is not one of our methods: 501, not 405. Values generated from a schema are hardly
+        /// ever an object of the type.
         private static func settings(_ bench: IngestBench) -> String {
             """
             [parameters]
@@ -29,7 +29,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "Schemathesis finds nothing in /openapi.json that does not hold",
+            "Schemathesis finds no violation of /openapi.json",
             .enabled(
                 if: TestEnvironment.pythonWithSchemathesis != nil,
                 "CARILLON_PYTHON_SCHEMATHESIS is not set"

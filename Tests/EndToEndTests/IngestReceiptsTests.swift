@@ -5,7 +5,7 @@ import Testing
 
 extension EndToEndTests {
     @Suite(
-        "Opens and receipts are counted once, and stand beside the books",
+        "Opens and receipts are counted once, beside the ledger",
         .runningIngest(withPushes: true),
         .serialized,
         needsBroker,
@@ -14,13 +14,13 @@ extension EndToEndTests {
     struct IngestReceiptsTests {
         private static let installations = 1000
 
-        @Test("A device learns the push's id where the app has receipts=on, and nowhere else")
+        @Test("A device gets the push id if the app has receipts=on, and only then")
         func pushIDs() async throws {
             let phone = try await Phone()
             let silent = try await phone.push()
             #expect(silent.received.body["pushId"] == nil)
             try await phone.bench.stack.carillon("app", "set", phone.bench.app.id, "receipts=on")
-            // A process that remembers the app has a few seconds to hear of it.
+            // A process with the app in its cache is notified within a few seconds.
             let push = try await eventually("a push with its id") {
                 let push = try await phone.push()
                 return push.received.body["pushId"] == .string(push.id) ? push : nil
@@ -29,7 +29,7 @@ extension EndToEndTests {
             #expect(books.booksBalance && books["opens"] == 0 && books["received"] == 0)
         }
 
-        @Test("10,000 opens and receipts, repeated and forged: the counts are exact")
+        @Test("10,000 opens and receipts with repeats and forgeries give exact counts")
         func counts() async throws {
             let phone = try await Phone()
             let (bench, app) = (phone.bench, phone.bench.app)
@@ -48,7 +48,7 @@ extension EndToEndTests {
                 report["installationId"] = installation.map(JSONValue.string)
                 return report
             }
-            // Each device reports by new ids again and again, and counts once.
+            // Each device reports under new ids repeatedly, and counts once.
             let devices = (0..<Self.installations).map { _ in UUID().uuidString.lowercased() }
             for device in devices {
                 for _ in 0..<5 { received.append(.object(report(push.id, device))) }
@@ -57,7 +57,7 @@ extension EndToEndTests {
                 }
             }
             let openers = devices.count { $0 < "8" }
-            // Who does not say where counts each time, but a repeat of the same object does not.
+            // A report without a device counts each time, but a repeat of the same object does not.
             for _ in 0..<500 {
                 let nameless = JSONValue.object(report(push.id))
                 opened += [nameless, nameless]
@@ -66,7 +66,8 @@ extension EndToEndTests {
                 byEvent["eventId"] = .string(push.event)
                 received += [.object(byEvent), .object(byEvent)]
             }
-            // Of another push of the app, of none, and of this one by another app's key.
+            // They name another push of the app, an unknown one, and this one with another app's
+            // key.
             for _ in 0..<100 {
                 opened.append(.object(report(other.id, UUID().uuidString)))
                 opened.append(.object(report(UUID().uuidString, UUID().uuidString)))
@@ -81,7 +82,7 @@ extension EndToEndTests {
             let total = forged.count + opened.count + received.count + 1000
             #expect(total >= 10_000, "\(total)")
             print("opens and receipts: \(total) reports")
-            // What is no report is refused.
+            // An invalid report is refused.
             for body: JSONValue in [
                 ["_id": .string(IngestBench.makeID())],
                 ["_id": .string(IngestBench.makeID()), "pushId": "not-a-uuid"],
@@ -158,7 +159,7 @@ extension EndToEndTests {
                 let received: SimulatorControl.Received
             }
 
-            /// Sends one, and waits until it is over.
+            /// Sends one, and waits until it has ended.
             func push() async throws -> Push {
                 let before = try await bench.stack.simulator.received(for: token).count
                 let event = TestEnvironment.unique("event-")

@@ -4,7 +4,7 @@ import Testing
 
 extension EndToEndTests {
     @Suite(
-        "A table says who may send to ingest",
+        "Access rights of ingest",
         .runningIngest(["LOG_LEVEL": "debug"]),
         .serialized,
         needsBroker,
@@ -54,12 +54,13 @@ extension EndToEndTests {
                 table.add(action, cells)
             }
             try table.compare(with: "rights-ingest.md")
-            // What the others sent is not among this app's: what was accepted of theirs is theirs.
+            // Objects of other callers are not among this app's: accepted ones belong to their own
+            // app.
             let rows = try await bench.rows("WeatherSensor", "\"deviceId\"", count: 1)
             #expect(rows.allSatisfy { $0 == "WX1278UIT" })
         }
 
-        /// Sends something that is right but for who sends it.
+        /// Sends a request that is valid for an authorized caller.
         private func ask(
             _ bench: IngestBench,
             _ method: String,

@@ -5,9 +5,9 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    /// By hand, over plain HTTP: what no client library of a vendor's would send.
+    /// Requests over plain HTTP that no vendor's client library would send.
     @Suite(
-        "Ingest takes in what is sent, names what it refuses, and gives nothing back",
+        "Ingest accepts objects, reports refused ones, and never returns them",
         .runningIngest,
         .serialized,
         needsBroker,
@@ -19,7 +19,7 @@ extension EndToEndTests {
 
         // MARK: The native route
 
-        @Test("One object, an array, or one a line, packed or not")
+        @Test("A body is one object, an array, or one object a line, compressed or not")
         func forms() async throws {
             let bench = try await IngestBench()
             var sent: [String] = []
@@ -65,14 +65,16 @@ extension EndToEndTests {
                     ["Content-Type": Self.lines].merging(encoding) { $1 }
                 )
             }
-            // An id has no case; a UUID is one, too.
+            // An id has no case, and may be a UUID.
             let uuid = UUID().uuidString
             try await expect([uuid.lowercased()], IngestBench.reading(uuid).bytes, json)
             let rows = try await bench.rows("WeatherSensor", count: sent.count)
             #expect(rows == sent.sorted())
         }
 
-        @Test("What is refused is named with where its fault is, and may come again, mended")
+        @Test(
+            "A refused object is reported with the place of its error, and can be sent again corrected"
+        )
         func refused() async throws {
             let bench = try await IngestBench()
             let (good, bad, twice) = (
@@ -100,7 +102,7 @@ extension EndToEndTests {
             #expect(refused.first?["_id"]?.string == bad)
             #expect(refused.allSatisfy { $0["reason"]?.string?.isEmpty == false })
 
-            // Lines: a broken one is an object of its own, blank ones are none.
+            // Among lines an invalid one is a refused object, and blank ones do not count.
             let more = IngestBench.makeID()
             let text = "\n{\"_id\": \n  \r\n\(IngestBench.reading(more).text)\n[]"
             let lines = try await bench.ask(
@@ -121,7 +123,7 @@ extension EndToEndTests {
             #expect(pages.contains("ingest_objects_refused_total"))
         }
 
-        @Test("The same _id, at once and again and by every way in, is one object: the first")
+        @Test("The same _id, concurrent, repeated and by every protocol, is one object: the first")
         func oneObject() async throws {
             let bench = try await IngestBench()
             let ids = (0..<20).map { _ in IngestBench.makeID() }
@@ -165,7 +167,7 @@ extension EndToEndTests {
             #expect(rows == ids.sorted().map { "\($0)|2|WX1278UIT" })
         }
 
-        @Test("What cannot be a request of objects is told so, and by no redirect")
+        @Test("A request that cannot contain objects is refused, without a redirect")
         func faults() async throws {
             let bench = try await IngestBench()
             let id = IngestBench.makeID()
@@ -219,7 +221,7 @@ extension EndToEndTests {
             #expect(rows == [id])
         }
 
-        @Test("Nothing is read, changed or deleted: 405, by every method, and why")
+        @Test("Reading, changing and deleting are 405 with a reason, by every method")
         func oneWay() async throws {
             let bench = try await IngestBench()
             try await bench.send([IngestBench.reading(IngestBench.makeID())])
@@ -252,7 +254,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("Web pages may send from anywhere, and webhooks ask first")
+        @Test("Web pages of any origin may send, and webhooks validate first")
         func preflights() async throws {
             let bench = try await IngestBench()
             let origin = "https://shop.example"
@@ -299,7 +301,7 @@ extension EndToEndTests {
         // MARK: Atlas
 
         @Test(
-            "Atlas' inserts, in JSON and in extended JSON, into a type of its own schema file",
+            "Atlas' inserts, in JSON and in extended JSON, go into a type of its own schema file",
             arguments: ["application/json", "application/ejson"]
         )
         func atlas(type: String) async throws {
@@ -386,7 +388,7 @@ extension EndToEndTests {
             #expect(rows == sent.sorted().map { "\($0)|WX1278UIT|66.7|29.65|2|t" })
         }
 
-        // MARK: The seed's type
+        // MARK: The sample type
 
         @Test(
             "The same type from JSON Schema and from Atlas' schema file has the same columns",
@@ -431,7 +433,7 @@ extension EndToEndTests {
             #expect(record.header("received.at")?.hasSuffix("Z") == true)
         }
 
-        @Test("Another app's key reaches no type, and what it sends is in no view of ours")
+        @Test("Another app's key reaches no type of ours, and its objects are in no view of ours")
         func anotherApp() async throws {
             let bench = try await IngestBench()
             let stranger = try await IngestBench(declares: nil)
@@ -448,7 +450,7 @@ extension EndToEndTests {
                 ]
             )
             #expect(insert.status == 401)
-            // Both have the type: each sees its own, be the ids the same.
+            // Both have the type, and each sees only its own objects, even with the same ids.
             try await stranger.declare("WeatherSensor", IngestBench.weatherSensor)
             _ = try await eventually("the type is known") {
                 let answer = try await stranger.post(
@@ -467,7 +469,7 @@ extension EndToEndTests {
 }
 
 extension IngestBench {
-    /// Calls an action of Atlas' Data API; what every body has is added.
+    /// Calls an action of Atlas' Data API, and adds the common members of the body.
     func atlas(
         _ action: String,
         _ body: JSONValue,

@@ -5,9 +5,9 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("Types of objects, by hand", .serialized, .timeLimit(.minutes(2)))
+    @Suite("Commands of ingest types", .serialized, .timeLimit(.minutes(2)))
     struct IngestTypeTests {
-        /// The seed's, with a bound.
+        /// The original sample, with a bound.
         private static let weather: JSONObject = [
             "type": "object", "required": ["_id", "deviceId"], "additionalProperties": false,
             "properties": [
@@ -17,7 +17,7 @@ extension EndToEndTests {
             ],
         ]
 
-        /// The same with other properties, and other members beside them.
+        /// Makes the same type with other properties and members.
         private static func weather(
             _ properties: JSONObject,
             _ members: JSONObject = [:]
@@ -53,7 +53,7 @@ extension EndToEndTests {
             try await body(path)
         }
 
-        /// `ingest type put shop Weather` of this schema.
+        /// Runs `ingest type put shop Weather` with this schema.
         private func put(
             _ schema: JSONObject,
             _ carillon: Operator,
@@ -66,7 +66,7 @@ extension EndToEndTests {
             )
         }
 
-        @Test("A type is declared, found again, widened, listed, shown and audited")
+        @Test("A type is declared, found unchanged, widened, listed, shown and audited")
         func lifetime() async throws {
             try await withShop { carillon in
                 let rehearsed = try await put(Self.weather, carillon, "--dry-run", "--json")
@@ -129,7 +129,9 @@ extension EndToEndTests {
             }
         }
 
-        @Test("What takes less than before is refused with where, and changes nothing")
+        @Test(
+            "A schema that accepts less than before is refused with the place, and changes nothing"
+        )
         func narrowing() async throws {
             try await withShop { carillon in
                 _ = try await put(Self.weather, carillon).successful("put")
@@ -164,7 +166,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("What cannot be a type is refused, naming what is wrong")
+        @Test("An invalid type is refused with the reason")
         func refusals() async throws {
             try await withShop { carillon in
                 let text = JSONValue.object(Self.weather).text

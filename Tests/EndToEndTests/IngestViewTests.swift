@@ -4,14 +4,14 @@ import Testing
 
 extension EndToEndTests {
     @Suite(
-        "What one object says leaves the view of all readable",
+        "Every object leaves the view of all readable",
         .runningIngest,
         .serialized,
         needsBroker,
         .timeLimit(.minutes(5))
     )
     struct IngestViewTests {
-        /// Accepted as times by RFC 3339; no cast of Postgres' takes the first four.
+        /// RFC 3339 accepts them as times; Postgres' cast rejects the first four.
         private static let odd = [
             ("2016-12-31T23:59:60.5Z", "1483228800.500000"),
             ("0000-02-29T00:00:00Z", "-62162121600.000000"),
@@ -20,7 +20,7 @@ extension EndToEndTests {
             ("2016-12-31T23:59:60Z", "1483228800.000000"),
         ]
 
-        @Test("Each time that is accepted is shown: of a report, and of a declared type")
+        @Test("Each accepted time is shown: of a report, and of a declared type")
         func times() async throws {
             let bench = try await IngestBench()
             try await bench.declare(
@@ -54,7 +54,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("A Segment item whose time is none is accepted, and its time is nothing in the view")
+        @Test("A Segment item with an invalid time is accepted, and its time is NULL in the view")
         func segment() async throws {
             let bench = try await IngestBench(declares: nil)
             let times: [JSONValue] =

@@ -2,9 +2,9 @@ import Support
 import Testing
 
 extension EndToEndTests.JavaClientTests {
-    /// One scenario with an app of its own; what did not hold is a line of the program's errors.
+    /// One scenario with an app of its own; a failed check is a line of the program's errors.
     @Test(
-        "Azure Notification Hubs: every call, over TLS",
+        "Azure Notification Hubs: every call works over TLS",
         arguments: ["installations", "sends", "registrations"]
     )
     func azure(scenario: String) async throws {

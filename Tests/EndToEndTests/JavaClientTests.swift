@@ -4,17 +4,17 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    /// The programs are in `Java/`, one for each client; they check what the client reads, and the tests
-    /// what the devices got.
+    /// The programs are in `Java/`, one for each client; they check what the client reads, and the
+    /// tests check what the devices got.
     @Suite(
-        "The vendors' own Java clients work unchanged",
+        "The vendors' own Java clients, unchanged",
         .runningStackWithTLS,
         .serialized,
         .enabled(if: TestEnvironment.javaClients != nil, "JAVA_CLIENTS is not set"),
         .timeLimit(.minutes(5))
     )
     struct JavaClientTests {
-        @Test("LeanCloud: installations, queries, and pushes that the devices they mean get once")
+        @Test("LeanCloud: installations and queries work, and pushes reach their devices once")
         func leancloud() async throws {
             let bench = try await Bench()
             let answer = try await runJava(
@@ -48,7 +48,7 @@ extension EndToEndTests {
             try await bench.expectTold(answer)
         }
 
-        @Test("CloudEvents: push requests that its Kafka binding writes, in both modes, are sent")
+        @Test("CloudEvents: push requests of its Kafka binding, in both modes, are sent")
         func cloudEvents() async throws {
             let push = try await KafkaPush()
             let answer = try await runJava(
@@ -96,8 +96,8 @@ struct KafkaPush: Sendable {
 }
 
 extension CognitoBench {
-    /// Expects a silent push of the dataset's changes for each device that the program names. They are two,
-    /// and one push where both are made within the time that changes are gathered.
+    /// Expects a silent push of the dataset's changes for each device that the program names. There
+    /// are two changes, and one push if both come within the window.
     func expectTold(_ answer: ProgramAnswer) async throws {
         let tokens = answer.lines("told").compactMap(\.first)
         #expect(tokens.count == 1)

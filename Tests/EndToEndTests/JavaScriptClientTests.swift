@@ -4,11 +4,11 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    /// What the packages do is in `JavaScript/`, a file each; what they must do there is what their
-    /// vendors' services do. Each scenario has an app of its own and compares who got what, device
-    /// by device, with what the simulator received.
+    /// The programs are in `JavaScript/`, a file for each package; the expectations are the
+    /// behaviour of their vendors' services. Each scenario has an app of its own and compares the
+    /// pushes, device by device, with the simulator's requests.
     @Suite(
-        "The vendors' own JavaScript packages work unchanged",
+        "The vendors' own JavaScript packages, unchanged",
         .runningStackWithTLS,
         .serialized,
         .enabled(if: TestEnvironment.nodeClients != nil, "NODE_CLIENTS is not set"),
@@ -16,7 +16,7 @@ extension EndToEndTests {
     )
     struct JavaScriptClientTests {
         @Test(
-            "leancloud-storage",
+            "leancloud-storage works unchanged",
             arguments: [
                 "installations", "batches", "queries", "identities", "pushes", "other calls",
                 "large numbers", "absent fields", "one type", "leancloud-installation",
@@ -26,13 +26,13 @@ extension EndToEndTests {
             try await play("leancloud.mjs", scenario)
         }
 
-        @Test("The package of AVOSCloud's time")
+        @Test("avoscloud-sdk, LeanCloud's old package, works unchanged")
         func avoscloud() async throws {
             try await play("avoscloud.mjs", "avoscloud-sdk")
         }
 
         @Test(
-            "parse",
+            "parse works unchanged",
             arguments: [
                 "many new installations", "topics",
                 "installations", "queries", "identities", "pushes", "other calls",
@@ -44,7 +44,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "@azure/notification-hubs",
+            "@azure/notification-hubs works unchanged",
             arguments: [
                 "fcm formats", "a tag at the end",
                 "installations", "patches", "formats", "sends", "templates", "schedules",
@@ -56,14 +56,14 @@ extension EndToEndTests {
         }
 
         @Test(
-            "Amazon Cognito Sync",
+            "Amazon Cognito Sync's packages work unchanged",
             arguments: ["@aws-sdk/client-cognito-sync", "aws-sdk", "amazon-cognito-js"]
         )
         func cognito(scenario: String) async throws {
             try await play("cognito.mjs", scenario)
         }
 
-        /// Runs one scenario with an app of its own; what did not hold is a line of its errors.
+        /// Runs one scenario with an app of its own; a failed check is a line of its errors.
         private func play(_ file: String, _ scenario: String) async throws {
             let running = try RunningStack.current
             let bench = try await Bench()

@@ -5,7 +5,7 @@ import Testing
 
 extension EndToEndTests {
     @Suite(
-        "LeanCloud's own Python package works unchanged",
+        "LeanCloud's own Python package, unchanged",
         .runningStack,
         .serialized,
         .enabled(
@@ -16,7 +16,7 @@ extension EndToEndTests {
     )
     struct LeanCloudClientTests {
         @Test(
-            "Every call does what it does at LeanCloud",
+            "Every call has the same result as at LeanCloud",
             arguments: [
                 "installations", "batches", "queries", "scans", "cloud-queries", "identities",
                 "other-calls",
@@ -26,7 +26,7 @@ extension EndToEndTests {
             _ = try await play(scenario, for: try await Bench())
         }
 
-        @Test("Every parameter of a push does what it says, on the phones")
+        @Test("Every parameter of a push has its effect on the phones")
         func pushes() async throws {
             let bench = try await Bench()
             let result = try await play("pushes", for: bench)
@@ -36,7 +36,7 @@ extension EndToEndTests {
             {
                 let received = try await bench.simulator.received(for: token)
                 #expect(received.allSatisfy { $0.status == 200 })
-                // Each push once, and from the environment it was meant for.
+                // Each push comes once, and from the intended environment.
                 for item in expected {
                     let text = item["text"]?.string ?? "?"
                     let ringing = received.filter { $0.body.text.contains(text) }
@@ -52,7 +52,7 @@ extension EndToEndTests {
             }
         }
 
-        /// Runs one scenario with the keys of the bench's app: what it says at the end.
+        /// Runs one scenario with the keys of the bench's app, and returns its last output.
         private func play(_ scenario: String, for bench: Bench) async throws -> JSONValue {
             let answer = try await run(
                 try #require(TestEnvironment.pythonWithLeanCloud),
@@ -73,7 +73,7 @@ extension EndToEndTests {
     }
 }
 
-/// A file beside this one.
+/// Returns a file beside this one.
 func scriptFile(_ name: String, _ here: String = #filePath) -> String {
     URL(fileURLWithPath: here).deletingLastPathComponent().appendingPathComponent(name).path
 }

@@ -5,7 +5,7 @@ import Support
 import Testing
 
 extension EndToEndTests.LeanCloudSurfaceTests {
-    @Test("A request id of the last five minutes is sent once, even by ten at the same time")
+    @Test("A request id of the last five minutes is sent once, even by ten concurrent requests")
     func requestIDs() async throws {
         let api = try await API()
         let token = makeAPNsToken()
@@ -47,7 +47,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
             code: 1,
             naming: "req_id"
         )
-        // Both are counted together under the label that they share.
+        // Both are counted together under their common label.
         let label = try await eventually("both pushes of the label are delivered") {
             let record = try await api.call("GET", "notifications/camp1")
             return record.json?["successes"]?.integer == 2 ? record : nil
@@ -58,7 +58,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
         #expect(label.json?["iosSuccesses"] == 2)
     }
 
-    @Test("Push records are found, read and taken away as objects of _Notification")
+    @Test("Push records are found, read and deleted as objects of _Notification")
     func records() async throws {
         let api = try await API()
         _ = try await api.bench.registerPhone(token: makeAPNsToken(), channels: ["news"])
@@ -128,13 +128,13 @@ extension EndToEndTests.LeanCloudSurfaceTests {
         }
         let rest = try await api.call("GET", "notifications")
         #expect(rest.json?["results"]?.array?.count == 2)
-        // The ledger of what was sent stays the operator's.
+        // The ledger of a sent push stays visible to the operator.
         let shown = try await api.bench.stack.carillon("push", "show", ids[1], "--json")
         #expect(try JSONValue.parse(shown)["delivered"] == 1)
     }
 
     @Test(
-        "A push too large, for other makers' phones, or of fields that are not known is refused"
+        "A push that is too large, for unsupported phones, or with unknown fields is refused"
     )
     func refusedPushes() async throws {
         let api = try await API()
@@ -173,7 +173,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
         )
     }
 
-    @Test("A push is taken as the SDKs of Apple's and of Android's phones write it")
+    @Test("A push is accepted as Apple's and Android's SDKs write it")
     func pushesOfSDKs() async throws {
         let api = try await API()
         let token = makeAPNsToken()
@@ -223,7 +223,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
         }
     }
 
-    @Test("push/devices rings the devices of its list, and no others")
+    @Test("push/devices sends to the devices of its list only")
     func devices() async throws {
         let api = try await API()
         let (first, second, stranger) = (makeAPNsToken(), makeAPNsToken(), makeAPNsToken())
@@ -259,7 +259,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
         }
     }
 
-    @Test("Scheduled pushes are listed by their fields")
+    @Test("Scheduled pushes are listed with their fields")
     func schedules() async throws {
         let api = try await API()
         let time = Instant.now().adding(milliseconds: 3_600_000).iso8601

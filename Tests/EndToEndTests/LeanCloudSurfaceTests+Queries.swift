@@ -5,7 +5,7 @@ import Support
 import Testing
 
 extension EndToEndTests.LeanCloudSurfaceTests {
-    @Test("A query answers where, order, limit, skip, keys and count, under both names")
+    @Test("A query supports where, order, limit, skip, keys and count, under both names")
     func queries() async throws {
         let api = try await API()
         let ids = try await api.fill()
@@ -30,7 +30,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
         }
         let count = try await api.call("GET", "installations", ["limit": "0", "count": "1"])
         #expect(count.json == ["results": [], "count": 6])
-        // Pages by id, as the JavaScript SDK's each() asks for them.
+        // These are pages by id, as the JavaScript SDK's each() requests them.
         let behind = try await api.call(
             "GET",
             "classes/_Installation",
@@ -52,7 +52,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
     }
 
     @Test(
-        "The app key may not list, delete, scan or look at schedules, until its owner says so"
+        "The app key may not list, delete, scan or see schedules, unless the owner allows it"
     )
     func rights() async throws {
         let api = try await API()
@@ -73,7 +73,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
             asClient: true
         )
         expect(cql, 403, code: 119)
-        // One by its id is what a device reads of itself.
+        // A device may read its own object by id.
         expect(try await api.call("GET", "installations/\(ids[0])", asClient: true), 200)
 
         try await api.bench.stack.carillon("app", "set", api.bench.app.id, "client-find=on")
@@ -82,7 +82,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
             let found = try await api.call("GET", "installations", asClient: true)
             return found.status == 200 ? true : nil
         }
-        // Each loop of the service takes them up for itself.
+        // Each loop of the service reads them by itself.
         _ = try await eventually("the other loops take them up, too") {
             let gone = try await api.call(
                 "DELETE",
@@ -93,13 +93,13 @@ extension EndToEndTests.LeanCloudSurfaceTests {
         }
     }
 
-    @Test("The app key pushes by ordinary fields, and learns nothing hidden of people by it")
+    @Test("The app key can push by ordinary fields, and learns nothing hidden about people")
     func clientPushes() async throws {
         let api = try await API()
         _ = try await api.fill()
         let app = api.bench.app
         try await api.bench.stack.carillon("app", "set", app.id, "client-push=on")
-        // Each loop of the service takes the setting up for itself.
+        // Each loop of the service reads the setting by itself.
         func push(_ audience: JSONValue, naming word: String = "") async throws -> HTTPAnswer {
             var request = audience.object ?? [:]
             request["data"] = ["alert": "Ding"]
@@ -142,7 +142,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
         expect(try await api.call("POST", "push", body: .object(parsePush)), 200)
     }
 
-    @Test("What answers come to in all is bounded: the rest is 116")
+    @Test("The total size of a batch's responses is bounded, and the rest is 116")
     func largeAnswers() async throws {
         let api = try await API()
         let line = String(repeating: "x", count: 1000)
@@ -167,7 +167,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
             body: ["requests": .array(saves)]
         )
         expect(saved, 400, code: 116)
-        // Those before are done, those beyond are not.
+        // Items before the limit are executed, those after it are not.
         let kept = try await api.call("GET", "classes/_Installation/\(phone)")
         #expect((1..<100).contains(kept.json?["saves"]?.integer ?? 0))
 
@@ -197,7 +197,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
         #expect(included.allSatisfy { $0["owner"]?["text"] == long })
     }
 
-    @Test("A scan walks through all of a class, and says where it ends")
+    @Test("A scan reads all of a class, and marks its end")
     func scan() async throws {
         let api = try await API()
         let ids = try await api.fill()
@@ -228,7 +228,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
         expect(try await api.call("GET", "scan/classes/Post"), 404, code: 101, naming: "Post")
     }
 
-    @Test("CQL asks what a where asks, and what it cannot ask is refused by 300 and its name")
+    @Test("CQL queries the same as a where, and an unsupported query is 300 with its name")
     func cql() async throws {
         let api = try await API()
         _ = try await api.fill()

@@ -5,7 +5,7 @@ import Support
 import Testing
 
 extension EndToEndTests.LeanCloudSurfaceTests {
-    @Test("Operators answer with their results; what cannot be kept is refused by its key")
+    @Test("Operators return their results, and an invalid value is refused by its key")
     func saves() async throws {
         let api = try await API()
         let created = try await api.call(
@@ -90,7 +90,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
     }
 
     @Test(
-        "Apple's SDKs create at each save: their object id is meant, until it is deleted"
+        "Apple's SDKs create at each save, which updates their object until it is deleted"
     )
     func savesOfAppleSDKs() async throws {
         let api = try await API()
@@ -115,7 +115,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
                 asClient: true
             )
         }
-        // A new token of the same phone.
+        // The same phone has a new token.
         let saved = try await save(ids[2], ["apnsTeamId": "T"])
         expect(saved, 200)
         #expect(saved.json?[ids[2]]?["objectId"]?.string == ids[2], "\(saved.text)")
@@ -132,7 +132,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
         #expect(try await api.call("GET", "installations/\(id)").json?["badge"] == 3)
     }
 
-    @Test("An update or a delete with a condition happens where it holds, else it is 305")
+    @Test("A conditional update or delete is applied if its condition is true, or else is 305")
     func conditions() async throws {
         let api = try await API()
         let ids = try await api.fill()
@@ -165,7 +165,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
         )
         expect(try await api.call("DELETE", path, ["where": #"{"badge":20}"#], body: [:]), 200)
         expect(try await api.call("GET", path), 404, code: 101)
-        // Several at once.
+        // Several are deleted at once.
         expect(try await api.call("DELETE", "installations/\(ids[0]),\(ids[1])"), 200)
         expect(try await api.call("DELETE", "installations/\(ids[0]),x"), 404, code: 101)
         let left = try await api.call("GET", "installations", ["count": "1", "limit": "0"])
@@ -173,7 +173,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
     }
 
     @Test(
-        "Identities are kept with their fields, found, and pointed to; nobody gets a password"
+        "Identities are stored with their fields, found, and pointed to, without passwords"
     )
     func identities() async throws {
         let api = try await API()

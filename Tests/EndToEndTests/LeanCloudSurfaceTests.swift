@@ -45,7 +45,7 @@ extension EndToEndTests {
                 return id
             }
 
-            /// Six installations: badge 0 to 5, every other of them in channel `even`.
+            /// Makes six installations: badge 0 to 5, every other of them in channel `even`.
             func fill() async throws -> [String] {
                 var ids: [String] = []
                 for number in 0..<6 {
@@ -100,7 +100,7 @@ extension EndToEndTests {
             (answer.json?["results"]?.array ?? []).map { $0["badge"]?.integer }
         }
 
-        @Test("What no route sees is refused in LeanCloud's form, too; a batch may be large")
+        @Test("An unknown route is refused in LeanCloud's form, too, and a batch may be large")
         func serverErrors() async throws {
             let api = try await API()
             let (long, many) = (
@@ -133,7 +133,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "A batch runs its items one by one, each with its own success or error, in their order"
+            "A batch runs its items in order, each with its own success or error"
         )
         func batch() async throws {
             let api = try await API()
@@ -185,7 +185,7 @@ extension EndToEndTests {
                 400,
                 code: 107
             )
-            // What a client may not do alone, it may not in a batch.
+            // An operation that a client may not do alone is refused in a batch, too.
             let client = try await api.call(
                 "POST",
                 "batch",
@@ -214,7 +214,7 @@ extension EndToEndTests {
             #expect(saved.json?[ids[0]]?["updatedAt"] != nil)
         }
 
-        @Test("A browser's form, old headers, a body of null and a bare ? mean what they did")
+        @Test("A browser's form, old headers, a null body and a bare ? keep their meaning")
         func oldWays() async throws {
             let api = try await API()
             let ids = try await api.fill()
@@ -276,7 +276,7 @@ extension EndToEndTests {
             #expect(asked.header("access-control-allow-headers")?.contains("X-LC-Sign") == true)
         }
 
-        @Test("What is not part of the service is refused by its name")
+        @Test("Unsupported parts of the API are refused by name")
         func notPart() async throws {
             let api = try await API()
             for (method, path, status, code, word) in [

@@ -8,11 +8,12 @@ import Synchronization
 import Testing
 
 extension EndToEndTests {
-    @Suite("Logins, by hand", .serialized, .timeLimit(.minutes(2)))
+    @Suite("Commands of logins", .serialized, .timeLimit(.minutes(2)))
     struct LoginCommandTests {
         private static let issuer = "https://id.example"
 
-        /// An operator, and an issuer on this machine that shows what it is told to.
+        /// Runs the body with an operator, and an issuer on this machine that publishes the keys of
+        /// the test.
         private func run(
             _ body: (Operator, Issuer) async throws -> Void
         ) async throws {
@@ -53,7 +54,7 @@ extension EndToEndTests {
 
             var url: String { server.origin + "/jwks" }
 
-            /// A file with a token, for the body.
+            /// Writes a file with a token for the body.
             func withToken(
                 _ changes: JSONObject = [:],
                 _ body: (String) async throws -> Void
@@ -80,7 +81,7 @@ extension EndToEndTests {
         private static let login = ["--issuer", issuer, "--audience", "phones"]
 
         @Test(
-            "A login is set with the keys that are found, checked, listed and removed, and audited"
+            "A login is set once its keys are found, checked, listed and removed, and audited"
         )
         func lifetime() async throws {
             try await run { carillon, issuer in
@@ -102,7 +103,7 @@ extension EndToEndTests {
                 #expect(listed.array?.count == 1 && listed[0]?["jwksUrl"]?.string == issuer.url)
                 #expect(try await carillon.says("login", "list", "shop").contains(issuer.url))
 
-                // From now on nobody is to be asked.
+                // From now on the issuer has no keys.
                 issuer.shown.set = nil
                 let asked = issuer.server.received.count
                 try await issuer.withToken { file in
@@ -153,7 +154,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("A login whose keys are not to be had, or that would mix identities, is not set")
+        @Test("A login whose keys are unavailable, or that would mix identities, is not set")
         func refused() async throws {
             try await run { carillon, issuer in
                 func set(_ words: String...) async throws -> String {
@@ -220,7 +221,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("The doctor tells of issuers that are away, and of keys that nobody renews")
+        @Test("The doctor reports issuers that are unavailable, and keys that are not refreshed")
         func doctor() async throws {
             try await run { carillon, issuer in
                 func check(_ name: String) async throws -> (status: String?, detail: String) {

@@ -4,8 +4,8 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    /// One app whose patterns and schemas are as dear as they may be, and another app beside it. Prints
-    /// the other's times.
+    /// One app whose patterns and schemas are as expensive as allowed, and another app beside it.
+    /// Prints the other's times.
     @Suite(
         "An app's patterns and schemas delay no other app",
         .serialized,
@@ -13,13 +13,14 @@ extension EndToEndTests {
         .timeLimit(.minutes(4))
     )
     struct NeighbourCostTests {
-        /// The addresses are one.
+        /// All clients have one address.
         private static let settings = ["RATE_LIMIT_FAILURES_PER_ADDRESS": "0"]
         private static let attackers = 24
-        /// Far more than a slice and the machine's other work, far less than a line of the attacker's.
+        /// It is far more than a slice and the machine's other work, and far less than a queue of
+        /// the attacker's.
         private static let bound = Duration.seconds(1)
 
-        /// Members that no range joins, all beyond U+00FF, where PCRE2 compares one by one.
+        /// Members that form no range, all beyond U+00FF, where PCRE2 compares them one by one.
         private static let members: [Unicode.Scalar] = (0..<1600).compactMap {
             Unicode.Scalar(0x100 + 2 * $0)
         }
@@ -34,7 +35,7 @@ extension EndToEndTests {
         /// As many of the last members as a custom signal may have.
         private static let dearText = text((0..<500).map { members[1500 + $0 % 100] })
 
-        /// The 99th of a hundred, over so many calls one after the other, or those of 20 s.
+        /// Returns the 99th percentile over this many calls one after the other, or those of 20 s.
         private func slowest(
             _ count: Int,
             _ call: @Sendable () async throws -> Void
@@ -61,7 +62,7 @@ extension EndToEndTests {
                     group.addTask {
                         var number = attacker
                         while !Task.isCancelled {
-                            // What is cut off in the end is no fault.
+                            // A call that is cut off at the end is not a failure.
                             try? await attack(number)
                             number += Self.attackers
                         }
@@ -114,7 +115,7 @@ extension EndToEndTests {
                 let signals: JSONObject = [
                     "customSignals": ["k": .string(Self.dearText)]
                 ]
-                // They are false, and the client has its answer.
+                // They are false, and the client has its response.
                 let answer = try await bench.fetch("dear", signals)
                 #expect(answer.json?["entries"] == ["bell": "none"], "\(answer.text)")
                 try await compare("fetches") {
@@ -127,7 +128,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "Objects that take long to check delay no other app's objects",
+            "Objects that take long to validate delay no other app's objects",
             needsBroker,
             arguments: ["pattern", "recursion"]
         )
@@ -147,7 +148,7 @@ extension EndToEndTests {
                         }
                     )
                 }
-                // Each is refused for itself, and the answer says so.
+                // Each is refused separately, as the response says.
                 let answer = try await dear.post("/v1/ingest/Dear", objects())
                 #expect(answer.status == 200)
                 #expect(answer.json?["refused"]?.array?.count == 50)
@@ -163,7 +164,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("What costs too much is refused where it is published or declared, by its place")
+        @Test("A pattern or schema that costs too much is refused with its place")
         func refusals() async throws {
             try await ConfigBench.run(Self.settings) { bench in
                 let slow = String(repeating: "[\u{100}-\u{10FFFF}]", count: 5)
@@ -229,7 +230,7 @@ extension EndToEndTests {
             "required": ["_id"],
         ]
 
-        /// Each level asks the next twice.
+        /// Each level applies the next twice.
         private static let recursion: JSONValue = [
             "type": "object",
             "properties": ["_id": ["type": "string"], "x": ["$ref": "#/$defs/n"]],

@@ -5,7 +5,7 @@ import Testing
 
 extension EndToEndTests {
     /// One app's floods, and another app's phone beside them.
-    @Suite("A neighbour's flood holds nobody up", .serialized, .timeLimit(.minutes(3)))
+    @Suite("A neighbour's flood delays no other app", .serialized, .timeLimit(.minutes(3)))
     struct NeighbourTests {
         private func populate(
             _ app: Stack.App,
@@ -52,7 +52,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "A broadcast whose members nobody can read does not keep its place from another app's"
+            "A broadcast whose members cannot be read gives its slot to another app's"
         )
         func unreadable() async throws {
             try await Stack.with(["DISPATCH_SHARDS": "1"]) { stack in
@@ -91,7 +91,7 @@ extension EndToEndTests {
                 try await populate(quiet, 1, identity: "one", on: stack)
                 let phone = try await token(quiet, 1, on: stack)
                 let dispatcher = try await stack.start("carillon-dispatcher")
-                // A device a second: what is tried is the planning.
+                // One device a second: the test is about the planning.
                 for _ in 0..<40 { try await stack.send(event(busy, ["pace": 1])) }
                 _ = try await eventually("all are known", within: .seconds(60)) {
                     let known = try await count(
@@ -112,7 +112,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "A flood of pushes that name 250 devices each, at a provider that hangs, waits as shards"
+            "A flood of pushes to 250 devices each, at a provider that hangs, waits as shards"
         )
         func named() async throws {
             let extra = ["DISPATCH_IN_FLIGHT": "512", "SHUTDOWN_GRACE": "2s"]
@@ -136,7 +136,7 @@ extension EndToEndTests {
                 let one: JSONObject = ["installations": [everybody[0]]]
                 try await stack.send(event(quiet, one))
                 _ = try await stack.simulator.waitFor(1, for: phone)
-                // The first is sent at once, and nobody has answered.
+                // The first is sent at once, and is not answered.
                 _ = try await eventually("the others are planned") {
                     let waiting = try await count(
                         "select count(*) from shards where app = '\(busy.id)' and not finished",
@@ -176,7 +176,7 @@ extension EndToEndTests {
             }
         }
 
-        /// Writes down so many more deliveries of a push that is over, due since a while.
+        /// Writes this many more due deliveries of a finished push.
         private func owe(
             _ count: Int,
             of event: JSONValue,
@@ -202,12 +202,12 @@ extension EndToEndTests {
             )
         }
 
-        @Test("Retries of the healthy do not wait behind 40,000 of a provider that is ill")
+        @Test("Retries of a healthy provider do not wait for 40,000 of a failing one")
         func retries() async throws {
             try await Stack.with { stack in
                 let (sick, well) = (try await stack.makeApp(), try await stack.makeApp())
                 let phone = String(repeating: "ab", count: 32)
-                // With a label both are rows from the beginning.
+                // With a label both are rows from the start.
                 let ill = event(
                     sick,
                     [
@@ -246,7 +246,7 @@ extension EndToEndTests {
                 let id = try #require(healthy["id"]?.string)
                 let push = try await stack.finishedPush(event: id)
                 #expect(push["delivered"]?.integer == 21)
-                // Nobody has looked at these yet.
+                // No task has read these yet.
                 let untouched = try await count(
                     """
                     select count(*) from deliveries where app = '\(sick.id)' and state = 0

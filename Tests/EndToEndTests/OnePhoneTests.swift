@@ -4,9 +4,11 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("One phone, one installation", .runningStack, .serialized, .timeLimit(.minutes(3)))
+    @Suite("One installation for each phone", .runningStack, .serialized, .timeLimit(.minutes(3)))
     struct OnePhoneTests {
-        @Test("200 saves of each of three tokens at once, at two replicas: one object id each")
+        @Test(
+            "200 concurrent saves of each of three tokens at two replicas give one object id each"
+        )
         func savesAtOnce() async throws {
             let bench = try await Bench()
             let second = try await bench.stack.start("carillon-registration")
@@ -44,7 +46,7 @@ extension EndToEndTests {
             #expect(await second.process.stop() == .status(0))
         }
 
-        @Test("Phones that pass their tokens round at once all get an answer; no token is double")
+        @Test("Phones that exchange their tokens all get a response, and no token is on two rows")
         func tokensGoRound() async throws {
             let bench = try await Bench()
             let tokens = (0..<6).map { _ in makeAPNsToken() }
@@ -75,7 +77,7 @@ extension EndToEndTests {
             #expect(counts == ["t"])
         }
 
-        @Test("Silent phones end once, whoever comes to it, and an opening revives")
+        @Test("Silent phones end once, at any replica, and opening the app revives them")
         func silence() async throws {
             let bench = try await Bench()
             let silent = try await bench.registerPhone(token: makeAPNsToken(), channels: [])
@@ -88,7 +90,7 @@ extension EndToEndTests {
                     """
                 )
             }
-            // Each looks when it starts.
+            // Each one checks when it starts.
             let first = try await bench.stack.start("carillon-dispatcher")
             let second = try await bench.stack.start("carillon-dispatcher")
             _ = try await eventually("both have ended") {

@@ -5,7 +5,7 @@ import Testing
 
 extension EndToEndTests {
     @Suite(
-        "Our own routes do what their description says",
+        "Our own routes and their OpenAPI description",
         .runningStack,
         .serialized,
         .enabled(
@@ -15,14 +15,14 @@ extension EndToEndTests {
         .timeLimit(.minutes(5))
     )
     struct OpenAPITests {
-        /// TRACE is no method of ours: 501, not 405.
+        /// TRACE is not one of our methods: 501, not 405.
         private static let settings = """
             [phases.coverage]
             unexpected-methods = ["GET", "PUT", "POST", "DELETE", "PATCH"]
 
             """
 
-        @Test("Schemathesis finds nothing in /openapi.json that does not hold")
+        @Test("Schemathesis finds no violation of /openapi.json")
         func schemathesis() async throws {
             let bench = try await Bench()
             _ = try await bench.register([

@@ -3,7 +3,7 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    /// What an operator sees and does while the services run.
+    /// An operator's commands while the services run.
     @Suite("Operating", .runningStack, .serialized, .timeLimit(.minutes(3)))
     struct OperatedTests {
         private func carillon(_ bench: Bench, _ words: String...) async throws -> ProgramAnswer {
@@ -14,7 +14,9 @@ extension EndToEndTests {
             )
         }
 
-        @Test("Why deliveries failed is in the push's record on every surface, with examples")
+        @Test(
+            "The reasons of failed deliveries are in the push's record on every surface, with examples"
+        )
         func failures() async throws {
             let bench = try await Bench()
             let (bad, good) = (makeAPNsToken(), makeAPNsToken())
@@ -61,7 +63,7 @@ extension EndToEndTests {
             #expect(list.contains("Ding dong"))
         }
 
-        @Test("What no platform takes is refused when it is accepted; else it fails where it is")
+        @Test("A push that no platform accepts is refused, and otherwise fails on single platforms")
         func tooLarge() async throws {
             let bench = try await Bench()
             _ = try await bench.registerPhone(token: makeAPNsToken(), channels: ["a"])
@@ -120,7 +122,9 @@ extension EndToEndTests {
             )
         }
 
-        @Test("A push for everyone is asked about, counted by --dry-run, and sent by --all")
+        @Test(
+            "A push to every device needs a confirmation, is counted by --dry-run, and sent by --all"
+        )
         func everyone() async throws {
             let bench = try await Bench()
             for _ in 0..<3 {
@@ -181,7 +185,7 @@ extension EndToEndTests {
             #expect(sent.exit == .status(0), "\(sent)")
         }
 
-        @Test("Ids are taken by their beginnings, and installations listed and shown")
+        @Test("Ids are accepted by a prefix, and installations are listed and shown")
         func beginnings() async throws {
             let bench = try await Bench()
             var ids: [String] = []
@@ -236,7 +240,7 @@ extension EndToEndTests {
             )
         }
 
-        @Test("Nothing prints JSON where a person reads")
+        @Test("Output for people contains no JSON")
         func noJSON() async throws {
             let bench = try await Bench()
             let (id, event) = bench.event(["nobody"])
@@ -258,7 +262,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("An app is deleted with all that is its own, and its keys open nothing")
+        @Test("An app is deleted with all of its data, and its keys are no longer valid")
         func deletes() async throws {
             let bench = try await Bench()
             let other = try await Bench()

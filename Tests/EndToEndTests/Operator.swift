@@ -3,13 +3,13 @@ import JSON
 import Kafka
 import Support
 
-/// Runs the command against a database and a broker that no service runs on.
+/// Runs the command against a database and a broker that no service uses.
 struct Operator {
     let database: TestDatabase
     fileprivate let cluster: MockKafkaCluster
     fileprivate let environment: [String: String]
 
-    /// The same command with other variables.
+    /// Returns the same command with other variables.
     func with(_ variables: [String: String]) -> Operator {
         Operator(
             database: database,
@@ -18,12 +18,12 @@ struct Operator {
         )
     }
 
-    /// A Kafka topic that the command would make, of which a mock cluster does not hear.
+    /// Makes a Kafka topic that the command would make, as a mock cluster does not create it.
     func createTopic(_ name: String) throws { try cluster.createTopic(name, partitions: 2) }
 
     var bootstrapServers: String { cluster.bootstrapServers }
 
-    /// The command, while it runs.
+    /// Starts the command and returns its process.
     func start(_ words: String...) async throws -> ChildProcess {
         try await ChildProcess.start(
             Stack.executable("carillon"),
@@ -45,13 +45,13 @@ struct Operator {
         )
     }
 
-    /// What it prints, where it ends well.
+    /// Returns its output, and expects success.
     @discardableResult
     func says(_ words: String..., input: String = "") async throws -> String {
         try await self(words, input: input).successful(words.joined(separator: " "))
     }
 
-    /// What it prints with `--json`.
+    /// Returns its output with `--json`.
     func json(_ words: String..., input: String = "") async throws -> JSONValue {
         try JSONValue.parse(
             try await self(words + ["--json"], input: input)
@@ -59,7 +59,7 @@ struct Operator {
         )
     }
 
-    /// What it complains of, where it fails with that code.
+    /// Returns its error, and expects this exit code.
     func refuses(
         _ words: String...,
         input: String = "",
@@ -73,7 +73,7 @@ struct Operator {
     }
 }
 
-/// A database and a broker of one's own, which no service runs on.
+/// Runs the body with a database and a broker of its own, which no service uses.
 func withOperator(
     _ body: (_ carillon: Operator) async throws -> Void
 ) async throws {

@@ -8,7 +8,9 @@ import Testing
 extension EndToEndTests {
     @Suite("The operator's command", .serialized, .timeLimit(.minutes(2)))
     struct OperatorTests {
-        @Test("What it cannot use it refuses with 64, naming it; a variable with 78")
+        @Test(
+            "An invalid argument is refused with 64 and its name, and an invalid variable with 78"
+        )
         func refusals() async throws {
             let refused: [([String], String)] = [
                 (["app", "create"], "app"), (["app", "create", "shop", "--bogus"], "--bogus"),
@@ -84,7 +86,7 @@ extension EndToEndTests {
             #expect(!badKeys.errors.contains("c2hvcnQ"))
         }
 
-        @Test("Keys are shown once, credentials judged when set, secrets never shown")
+        @Test("Keys are shown once, credentials are checked when set, and secrets are never shown")
         func secrets() async throws {
             try await withOperator { carillon in
                 #expect(try await carillon(["app", "list"]).errors.contains("carillon migrate"))
@@ -137,7 +139,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("The doctor tells what is wrong, and ends with 1 for it")
+        @Test("The doctor reports problems, and ends with 1 if there are any")
         func doctor() async throws {
             try await withOperator { carillon in
                 func statuses(_ answer: ProgramAnswer) throws -> [String: String] {
@@ -169,7 +171,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("A push is written with the id that it is told to have, and has not come yet")
+        @Test("A push is written with the given id, and is pending")
         func sends() async throws {
             try await withOperator { carillon in
                 _ = try await carillon(["migrate"]).successful("migrate")

@@ -16,7 +16,7 @@ struct ParseBench {
         ["X-Parse-Application-Id": bench.app.id, "X-Parse-Master-Key": bench.app.masterKey]
     }
 
-    /// As with curl and the REST key.
+    /// Calls as curl does with the REST key.
     func rest(
         _ method: String,
         _ path: String,
@@ -49,7 +49,7 @@ struct ParseBench {
         )
     }
 
-    /// As Parse's JavaScript package does.
+    /// Calls as Parse's JavaScript package does.
     func package(
         _ path: String,
         _ parameters: JSONObject,
@@ -81,7 +81,7 @@ struct ParseBench {
         try await package(path, parameters.object ?? [:], master: master)
     }
 
-    /// A push's status as Parse's package asks for it, once it has come so far.
+    /// Returns a push's status as Parse's package requests it, once it has reached this one.
     func status(of id: String, _ wanted: String) async throws -> JSONValue {
         try await eventually("the push \(id) is \(wanted)") {
             let answer = try await package(
@@ -97,7 +97,7 @@ struct ParseBench {
         }
     }
 
-    /// The ids that one push gets, sent several times under one request id.
+    /// Returns the ids of one push that is sent several times under one request id.
     func repeatedPush(_ audience: JSONObject, times: Int) async throws -> Set<String> {
         var body = audience
         body["data"] = ["alert": "again"]

@@ -4,7 +4,7 @@ import Support
 import Testing
 
 extension EndToEndTests.ParseTests {
-    @Test("A push rings whom it names, and its status tells so")
+    @Test("A push reaches its audience, as its status shows")
     func pushes() async throws {
         let parse = try await ParseBench()
         var tokens: [String] = []
@@ -53,7 +53,7 @@ extension EndToEndTests.ParseTests {
             #expect(received.map { $0.body["aps"]?["badge"]?.integer } == [badge])
         }
 
-        // A number is sent and kept, Parse's own names say how Apple is to treat it.
+        // A number is sent and stored, and Parse's own names set Apple's headers.
         let set = try await parse.master(
             "POST",
             "/push",
@@ -79,7 +79,7 @@ extension EndToEndTests.ParseTests {
         )
         #expect(raised.json?["results"]?[0]?["badge"] == 9)
 
-        // The same call again, as the package repeats it: one push.
+        // The package repeats the same call like this: it is one push.
         let repeated = try await parse.repeatedPush(["where": ["channels": "Yanks"]], times: 3)
         #expect(repeated.count == 1)
 
@@ -108,7 +108,7 @@ extension EndToEndTests.ParseTests {
         #expect(hidden.status == 400 && hidden.code == 119)
     }
 
-    @Test("What a push cannot be is said at once, and never as a fault of the server")
+    @Test("An invalid push is refused at once, and never as a server error")
     func refusedPushes() async throws {
         let parse = try await ParseBench()
         let data: JSONValue = ["alert": "x"]
@@ -135,7 +135,7 @@ extension EndToEndTests.ParseTests {
         #expect(stranger.status == 403 && stranger.code == 119)
     }
 
-    @Test("A batch does each of its requests, and fails as a whole only where Parse does")
+    @Test("A batch executes each of its requests, and fails as a whole only if Parse's does")
     func batches() async throws {
         let parse = try await ParseBench()
         func item(_ method: String, _ path: String, _ body: JSONValue) -> JSONValue {
@@ -186,7 +186,7 @@ extension EndToEndTests.ParseTests {
         }
     }
 
-    @Test("Identities are kept without passwords, and pointed to")
+    @Test("Identities are stored without passwords, and pointed to")
     func identities() async throws {
         let parse = try await ParseBench()
         let made = try await parse.master(

@@ -4,8 +4,7 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    /// Parse's REST examples as one would type them with curl, and the calls that its JavaScript
-    /// package was seen to make.
+    /// Parse's REST examples as typed with curl, and the recorded calls of its JavaScript package.
     @Suite(
         "Parse's REST API works under /parse",
         .runningStack,
@@ -53,7 +52,7 @@ extension EndToEndTests {
             #expect(changed.status == 200)
             #expect(changed.json?["updatedAt"]?.string != nil)
             #expect(changed.json?.object?.count == 1, "a plain value is not echoed")
-            // What cannot be read at all is refused in Parse's form, too.
+            // An unreadable request is refused in Parse's form, too.
             let broken = try await http(
                 "GET",
                 "\(parse.bench.registration)/parse/installations/%ff?order=%00",
@@ -96,7 +95,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("Parse's package speaks by POST and text/plain alone")
+        @Test("Parse's package uses only POST and text/plain")
         func javaScript() async throws {
             let parse = try await ParseBench()
             let caller = UUID().uuidString.lowercased()
@@ -153,7 +152,7 @@ extension EndToEndTests {
             #expect(late.status == 404 && late.code == 101, "so that the package posts it anew")
         }
 
-        @Test("A list of new installations without ids is saved as so many, whoever saves it")
+        @Test("A list of new installations without ids is saved as that many, by any caller")
         func savesOfOthers() async throws {
             let parse = try await ParseBench()
             let caller = UUID().uuidString
@@ -214,7 +213,7 @@ extension EndToEndTests {
             let other = JSONValue.string(makeAPNsToken())
             let moved = try await save(["deviceToken": other, "installationId": "one"], "/\(id)")
             #expect(moved.status == 200)
-            // The token on another device: the first is gone.
+            // The token is on another device: the first one is deleted.
             let second = try await save([
                 "deviceType": "ios", "deviceToken": other, "installationId": "two",
             ])
@@ -222,7 +221,7 @@ extension EndToEndTests {
             #expect(try await count() == 1)
             let secondID = second.json?["objectId"]?.string ?? ""
             #expect(try await parse.rest("GET", "/installations/\(id)").code == 101)
-            // What may not change, and what must be there.
+            // Fields that must not change, and required ones.
             for (fields, path, code): (JSONValue, String, Int) in [
                 (["installationId": "three"], "/\(secondID)", 136),
                 (["deviceType": "android"], "/\(secondID)", 136),
@@ -233,7 +232,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("Queries select what Parse's operators say")
+        @Test("Queries follow Parse's operators")
         func queries() async throws {
             let parse = try await ParseBench()
             for number in 0..<12 {
@@ -278,7 +277,7 @@ extension EndToEndTests {
                 let found = answer.json?["results"]?.array?.compactMap { $0["n"]?.integer }
                 #expect(found == expected, "\(condition): \(answer.text.prefix(300))")
             }
-            // As `findAll` and `each` go through all of them.
+            // `findAll` and `each` read all of them like this.
             var seen: [String] = []
             while true {
                 let answer = try await parse.package(
@@ -311,7 +310,9 @@ extension EndToEndTests {
             #expect(stranger.status == 400 && stranger.code == 119)
         }
 
-        @Test("A stranger is 403 without a code; browsers may ask; health needs no key")
+        @Test(
+            "An unknown caller gets 403 without a code, browsers may call, and health needs no key"
+        )
         func doors() async throws {
             let parse = try await ParseBench()
             let url = "\(parse.bench.registration)/parse/installations/x"
@@ -365,7 +366,7 @@ extension EndToEndTests {
             #expect(broken.status == 400 && broken.code == 107)
         }
 
-        @Test("Floods of equivalent keys and of brackets hold nobody up, with a key or without")
+        @Test("Floods of equivalent keys and of brackets delay no request, with a key or without")
         func floods() async throws {
             let parse = try await ParseBench()
             let keys = JSONObject(HostileText.keys(4000).map { ($0, .null) }).bytes
@@ -388,7 +389,8 @@ extension EndToEndTests {
                             bytes: body
                         )
                         #expect((400..<500).contains(answer.status), "\(path)")
-                        // It took 5 s of a loop; a debug build on a busy machine is slow by itself.
+                        // It once took 5 s of a loop; a debug build on a busy machine is slow by
+                        // itself.
                         #expect(clock.now - start < .seconds(4), "\(path)")
                         let isUnproved = headers.count == 1
                         #expect(isUnproved == [401, 403].contains(answer.status), "\(path)")

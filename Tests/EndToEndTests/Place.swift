@@ -1,10 +1,10 @@
 import Support
 import Testing
 
-/// Lets a few suites run at once, and one that measures times or memory without any other.
+/// Lets a few suites run at once, and a suite that measures times or memory alone.
 ///
-/// A suite waits for processes and time limits more than it computes, so two cores serve several. The
-/// order is that of arrival, but a suite that wants to be alone runs after the others.
+/// A suite waits for processes and time limits more than it computes, so two cores serve several.
+/// The order is that of arrival, but a suite that must be alone runs after the others.
 struct Place: SuiteTrait, TestTrait, TestScoping {
     private static let places = Places(4)
 
@@ -43,7 +43,7 @@ extension Trait where Self == Alone {
     static var alone: Self { Self() }
 }
 
-/// Counts the places that are free, and queues the suites that wait for one.
+/// Counts the free places, and queues the suites that wait for one.
 private actor Places {
     private let count: Int
     private var free: Int

@@ -3,7 +3,7 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("What commands print", .serialized, .timeLimit(.minutes(2)))
+    @Suite("Output of commands", .serialized, .timeLimit(.minutes(2)))
     struct PrintedTests {
         /// ESC, CSI of C1, DEL, a return, marks of direction, a line separator, a tag.
         private static let hostile =

@@ -3,7 +3,7 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("Pushes that carry their id", .runningStack, .serialized, .timeLimit(.minutes(2)))
+    @Suite("Push ids in pushes", .runningStack, .serialized, .timeLimit(.minutes(2)))
     struct ReceiptSettingTests {
         private func told(_ bench: Bench, _ token: String, _ count: Int) async throws -> String? {
             let last = try await bench.simulator.waitFor(count, for: token).last
@@ -22,7 +22,9 @@ extension EndToEndTests {
             }
         }
 
-        @Test("From the moment that the app wants it, and no longer; to few devices and to all")
+        @Test(
+            "Pushes to few devices and to all have the push id exactly while the app's setting is on"
+        )
         func turns() async throws {
             let bench = try await Bench()
             let token = makeAPNsToken()

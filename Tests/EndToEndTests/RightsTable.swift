@@ -4,22 +4,22 @@ import JSON
 import Support
 import Testing
 
-/// The table of who may do what: a row for each route, a column for each way to say who calls, the
-/// status of the answer in each cell.
+/// The table of access rights: a row for each route, a column for each credential, the status of
+/// the response in each cell.
 struct RightsTable {
-    /// What proves, or does not prove, who calls.
+    /// A valid or invalid credential of a caller.
     struct Credential {
         let name: String
         let about: String
-        /// Whose objects are asked for: those of the app where clients may do what they may by
-        /// default, or of the one where they may do all that a setting can give them.
+        /// Whether it is for the app whose clients have every right that a setting can give, or for
+        /// the one with the default rights.
         var isOpen = false
-        /// The column whose answers show all that there is to see.
+        /// The column whose responses have every member.
         var fullest: String?
         let headers: [String: String]
     }
 
-    /// What a route is asked with.
+    /// The request of a route.
     struct Question {
         var path: String
         var headers: [String: String] = [:]
@@ -32,7 +32,7 @@ struct RightsTable {
 
     /// - Parameters:
     ///   - credentials: The columns.
-    ///   - head: What the file says before the table; `nil`: what it says of registration.
+    ///   - head: The text of the file before the table; `nil` for registration's.
     init(_ credentials: [Credential], head: String? = nil) {
         self.credentials = credentials
         self.head = head ?? Self.registrationHead
@@ -40,7 +40,8 @@ struct RightsTable {
 
     mutating func add(_ action: String, _ cells: [String]) { rows.append((action, cells)) }
 
-    /// As the service tells them at its start; with and without a slash at the end is one.
+    /// Returns the routes that the service lists at its start; one with a slash at the end counts
+    /// as the same.
     static func routes(of service: Stack.Service) -> [String] {
         var seen: Set<String> = []
         return service.process.events.compactMap { event -> String? in
@@ -55,8 +56,7 @@ struct RightsTable {
 
     // MARK: As text
 
-    /// Expects it to be what a file beside this one says; where a variable asks for it, writes that
-    /// file anew.
+    /// Expects it to equal a file beside this one, or writes that file if a variable says so.
     func compare(with name: String) throws {
         let file = URL(filePath: #filePath).deletingLastPathComponent().appending(path: name)
         if ProcessInfo.processInfo.environment["CARILLON_RENEW_RIGHTS"] == "1" {
@@ -130,7 +130,7 @@ struct RightsTable {
         """
 }
 
-/// A phone, a person and a push of one app, for the questions to be about.
+/// A phone, a person and a push of one app, as targets of the requests.
 struct RightsFixture {
     let app: Stack.App
     let url: String
@@ -148,7 +148,7 @@ struct RightsFixture {
         try await renew()
     }
 
-    /// New ones: those before may be gone.
+    /// Makes new ones, as the earlier ones may be deleted.
     mutating func renew() async throws {
         installationID = TestEnvironment.unique("phone-")
         let token = makeAPNsToken()
@@ -232,7 +232,7 @@ struct RightsFixture {
 
     static let hubEntryHeaders = ["Content-Type": "application/atom+xml;type=entry;charset=utf-8"]
 
-    /// Of a new phone each time.
+    /// An entry with a new phone each time.
     static var hubEntry: [UInt8] {
         Array(
             """
@@ -276,7 +276,7 @@ struct RightsFixture {
 }
 
 extension RightsFixture {
-    /// What a route is asked with, so that it could be answered with 2xx.
+    /// Returns a request of a route that could be answered with 2xx.
     func question(_ method: String, _ pattern: String) -> RightsTable.Question {
         var question = RightsTable.Question(path: path(pattern))
         if let body = body(method, pattern) {

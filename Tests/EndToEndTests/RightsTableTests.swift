@@ -6,7 +6,7 @@ import Testing
 
 extension EndToEndTests {
     @Suite(
-        "A table says who may do what",
+        "Access rights",
         .serialized,
         .timeLimit(.minutes(10))
     )
@@ -57,7 +57,7 @@ extension EndToEndTests {
                             headers: question.headers.merging(credential.headers) { $1 },
                             bytes: question.body
                         )
-                        // What is gone now, the next is asked for anew.
+                        // A deleted object is made again for the next request.
                         guard method == "DELETE",
                             answers[credential.name].map({ $0.status < 300 }) == true
                         else { continue }
@@ -85,7 +85,7 @@ extension EndToEndTests {
             return full.subtracting(own).isEmpty ? "\(answer.status)" : "\(answer.status)-"
         }
 
-        /// Of all members, wherever they stand.
+        /// Returns the names of all members, at any depth.
         private static func names(_ value: JSONValue) -> Set<String> {
             switch value {
             case .null, .bool, .integer, .double, .number, .string: []

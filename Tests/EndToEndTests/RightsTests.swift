@@ -7,12 +7,12 @@ import Testing
 
 extension EndToEndTests {
     @Suite(
-        "Who may do what",
+        "Access checks",
         .serialized,
         .timeLimit(.minutes(3))
     )
     struct RightsTests {
-        /// A registration service alone, with an app of its own.
+        /// A registration service without others, with an app of its own.
         private struct Door {
             let stack: Stack
             let app: Stack.App
@@ -61,7 +61,7 @@ extension EndToEndTests {
 
         private static var now: Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
 
-        @Test("A compressed body is inflated for whom the door has let in, and for nobody else")
+        @Test("A compressed body is inflated only for an authenticated caller")
         func compressedBodies() async throws {
             try await with { door in
                 let (app, wrong) = (door.app, "wrong")
@@ -83,7 +83,7 @@ extension EndToEndTests {
                     ("PUT", hub, azure(wrong), 401), ("PUT", hub, [:], 401),
                     ("PUT", hub, azure(app.masterKey), 400),
                 ]
-                // Whatever inflates it finds it broken.
+                // Inflating it would fail.
                 for coding in ["gzip", "zstd"] {
                     for (method, path, headers, status) in cases {
                         let answer = try await http(
@@ -98,7 +98,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("The schedule shows the app key when, not what and to whom, as records do")
+        @Test("The app key sees the times of scheduled pushes, but not content and audience")
         func schedule() async throws {
             try await with { door in
                 try await door.set("client-push=on")
@@ -134,7 +134,7 @@ extension EndToEndTests {
                     for secret in ["Not before nine", "s3cret", "secretField", "insiders"] {
                         #expect(!client.text.contains(secret), "\(secret)")
                     }
-                    // Enough to know it again, and to take it back.
+                    // It is enough to recognise and cancel it.
                     #expect(client["push_msg"]?["id"] == sent.json?["objectId"])
                     #expect(client["push_time"] == .string(time))
                     #expect(client["id"] == master["id"] && client["id"] != nil)
@@ -143,7 +143,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "A wrong master key of Parse's is refused, though a right client key stands beside it"
+            "A wrong master key of Parse's is refused, even with a right client key beside it"
         )
         func parseMasterKey() async throws {
             try await with { door in
@@ -166,7 +166,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("Who has only asked for an id finds nothing stored of it")
+        @Test("A query for an unknown id stores no data about it")
         func unknownExport() async throws {
             try await with { door in
                 let id = "of-another-app"
@@ -184,7 +184,7 @@ extension EndToEndTests {
                     ["requests": [read]]
                 )
                 #expect(batch.status == 200)
-                // These questions are in the audit, and name the id.
+                // These queries are in the audit, with the id.
                 _ = try await eventually("the questions are in the audit") {
                     try await door.stack.carillon("audit", door.app.id, "--json")
                         .split(separator: "\n").filter { $0.contains(id) }.count == 2 ? true : nil
@@ -200,14 +200,14 @@ extension EndToEndTests {
             }
         }
 
-        @Test("A signature holds for signature-max-age seconds, for ever where that is not set")
+        @Test("A signature is valid for signature-max-age seconds, or for ever if that is not set")
         func signatureAge() async throws {
             try await with { door in
                 let path = "/1.1/installations/none"
                 let old = signed(door.app, at: 978_307_200_000)
                 #expect(try await door.call("GET", path, old).status == 404)
                 try await door.set("signature-max-age=600")
-                // By each loop of the service, whichever a connection comes to.
+                // It is read by each loop of the service, whichever gets the connection.
                 let refused = try await eventually("the setting is taken up") {
                     for _ in 0..<15 {
                         let answer = try await door.call("GET", path, old)
@@ -241,7 +241,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("Guesses at a feedback address are counted, and what it told is in the audit")
+        @Test("Wrong feedback addresses are counted, and reads of a right one are in the audit")
         func feedback() async throws {
             let limits = ["RATE_LIMIT_FAILURES_PER_ADDRESS": "1", "RATE_LIMIT_BURST": "3"]
             try await with(limits) { door in
@@ -262,7 +262,7 @@ extension EndToEndTests {
                 }
                 #expect(statuses.first == 401)
                 #expect(statuses.contains(429), "\(statuses)")
-                // Whoever has the address is let in all the same.
+                // A caller with the address has access all the same.
                 #expect(try await http("GET", container.text).status == 200)
                 _ = try await eventually("what was told is in the audit") {
                     try await door.stack.carillon("audit", door.app.id)
@@ -283,7 +283,7 @@ extension Range where Bound == Int {
     }
 }
 
-/// A token for Azure's surface, of the key's default name.
+/// Makes a token for Azure's surface, of the key's default name.
 func sharedAccessSignature(
     _ resource: String,
     key: String,

@@ -4,9 +4,9 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("An event becomes notifications", .runningStack, .serialized, .timeLimit(.minutes(2)))
+    @Suite("From an event to notifications", .runningStack, .serialized, .timeLimit(.minutes(2)))
     struct RingingTests {
-        @Test("One Kafka record rings an iPhone, an Android phone and a Windows PC")
+        @Test("One Kafka record reaches an iPhone, an Android phone and a Windows PC")
         func threeKinds() async throws {
             let bench = try await Bench()
             let phone = makeAPNsToken()
@@ -21,7 +21,7 @@ extension EndToEndTests {
                 "deviceType": "windows", "channels": ["Mets"],
                 "subscriptionUri": .string("\(bench.stack.origin)/wns/?token=\(channelURI)"),
             ])
-            // Another channel's device hears nothing.
+            // A device of another channel gets nothing.
             let other = makeAPNsToken()
             _ = try await bench.registerPhone(token: other, channels: ["Giants"])
 
@@ -46,7 +46,7 @@ extension EndToEndTests {
             #expect(Set(outcomes.compactMap { $0["installationId"]?.string }).count == 3)
         }
 
-        @Test("Each phone hears the push in its own language")
+        @Test("Each phone gets the push in its own language")
         func languages() async throws {
             let bench = try await Bench()
             var tokens: [String: String] = [:]
@@ -145,7 +145,7 @@ extension EndToEndTests {
                 ($0.key, $0.value.string ?? "")
             }
 
-            // Twice, as a producer that saw no acknowledgement does.
+            // It is sent twice, as by a producer that missed the acknowledgement.
             for _ in 0..<2 {
                 try await bench.stack.kafka.produce(
                     key: id,
@@ -166,7 +166,7 @@ extension EndToEndTests {
             #expect(try await bench.simulator.received(for: token).count == 2)
         }
 
-        @Test("The same event id twice is one push; the same id of another source is another")
+        @Test("The same event id twice is one push, and with another source it is another push")
         func sameEventTwice() async throws {
             let bench = try await Bench()
             let token = makeAPNsToken()
@@ -176,7 +176,7 @@ extension EndToEndTests {
             elsewhere["source"] = "elsewhere"
             let (markerID, marker) = bench.event(["orders"])
 
-            // One key, so one partition, so in this order.
+            // They have one key, so one partition, so this order.
             try await bench.stack.kafka.produce(
                 [event, event, .object(elsewhere), marker].map { (key: id, value: $0.text) },
                 to: bench.stack.topic("push.requests")
@@ -188,7 +188,7 @@ extension EndToEndTests {
             #expect(Set(received.compactMap { $0.header("apns-id") }).count == 3)
         }
 
-        @Test("What cannot be used becomes a dead letter with its reason, and stops nothing")
+        @Test("An invalid record becomes a dead letter with its reason, and stops no other")
         func deadLetters() async throws {
             let bench = try await Bench()
             let token = makeAPNsToken()
@@ -219,7 +219,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("A push that HTTP accepted is sent, and its record says what became of it")
+        @Test("An HTTP push is sent, and its record shows the outcome")
         func pushOverHTTP() async throws {
             let bench = try await Bench()
             let token = makeAPNsToken()
@@ -247,7 +247,7 @@ extension EndToEndTests {
             #expect(try await bench.simulator.received(for: token).map(\.status) == [200])
         }
 
-        @Test("The command sends and waits: 0 when all were delivered, 4 when nobody was targeted")
+        @Test("The command sends and waits: 0 when all were delivered, 4 when there was no target")
         func commandLine() async throws {
             let bench = try await Bench()
             let token = makeAPNsToken()

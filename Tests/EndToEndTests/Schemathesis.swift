@@ -3,14 +3,14 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    /// Asks a service everything that its `/openapi.json` tells of, and more.
+    /// Tests a service by its `/openapi.json`.
     ///
     /// - Parameters:
     ///   - service: Its address.
     ///   - settings: Schemathesis' own file.
     ///   - user: Name and password.
-    /// - Returns: What Schemathesis said.
-    /// - Throws: `TestFailure` where it cannot be started.
+    /// - Returns: The output of Schemathesis.
+    /// - Throws: `TestFailure` if it cannot be started.
     static func runSchemathesis(
         of service: String,
         settings: String,

@@ -4,13 +4,13 @@ import JSON
 import Support
 import Testing
 
-/// A stack with the service of secure payloads, and an app whose identities may be asked for.
+/// A stack with the service of secure payloads, and an app whose identities can be used.
 struct SecureBench: Sendable {
     let stack: Stack
     let service: Stack.Service
     let app: Stack.App
 
-    /// Runs the body with one; its services must end politely.
+    /// Runs the body with one; its services must end gracefully.
     static func run(
         _ extra: [String: String] = [:],
         withDispatcher: Bool = false,
@@ -41,14 +41,14 @@ struct SecureBench: Sendable {
         )
     }
 
-    /// Another app beside it.
+    /// Returns the same for another app.
     func beside(_ app: Stack.App) -> SecureBench {
         SecureBench(stack: stack, service: service, app: app)
     }
 
-    // MARK: Asking
+    // MARK: Calls
 
-    /// Asks about the app, by a path below it.
+    /// Calls the service for the app, by a path below it.
     func ask(
         _ method: String,
         _ path: String,
@@ -71,12 +71,12 @@ struct SecureBench: Sendable {
         ["Authorization": "Bearer \(token)"]
     }
 
-    // MARK: What a backend does
+    // MARK: Calls of a backend
 
     struct Kept: Sendable {
-        /// As paths and messages have it.
+        /// The form in paths and messages.
         let id: String
-        /// As answers have it.
+        /// The form in responses.
         let json: JSONValue
         let pushID: String
     }
@@ -102,7 +102,7 @@ struct SecureBench: Sendable {
         return Kept(id: id.string ?? id.text, json: id, pushID: pushID)
     }
 
-    /// Gives an identity a secret that is made there; answers what it proves itself by.
+    /// Makes a secret for an identity and returns its credential.
     func proof(of identity: String) async throws -> [String: String] {
         Self.basic(identity, try await secret(of: identity))
     }
@@ -120,9 +120,9 @@ struct SecureBench: Sendable {
         return secret
     }
 
-    // MARK: What a device does
+    // MARK: Calls of a device
 
-    /// Registers a device as the tutorial's app does; answers its installation's id.
+    /// Registers a device as the tutorial's app does; returns its installation's id.
     func register(
         _ platform: String,
         _ handle: String,
@@ -148,7 +148,7 @@ struct SecureBench: Sendable {
         return id
     }
 
-    /// Makes a device a reader; answers what it proves itself by.
+    /// Makes a device a reader; returns its credential.
     func reader(
         _ installation: String,
         by proof: [String: String],
@@ -175,16 +175,16 @@ struct SecureBench: Sendable {
         try await ask("GET", "/api/notifications/\(id)\(query)", proof)
     }
 
-    // MARK: What is left of it
+    // MARK: Results
 
-    /// A counter of the service, of these labels.
+    /// Returns a counter of the service, of these labels.
     func count(_ name: String) async throws -> Int {
         let text = try await http("GET", "\(service.url)/metrics").text
         let line = text.split(separator: "\n").first { $0.hasPrefix(name + " ") }
         return line.flatMap { Int($0.dropFirst(name.count + 1)) } ?? -1
     }
 
-    /// The audit's entries of the app, the latest first, once they hold what is asked for.
+    /// Returns the audit's entries of the app, the latest first, once they satisfy the condition.
     func audit(until holds: ([JSONValue]) -> Bool) async throws -> [JSONValue] {
         try await eventually("the audit has it") {
             let lines = try await stack.carillon("audit", app.id, "--json").split(separator: "\n")

@@ -7,7 +7,7 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("Secure payloads, by hand", .serialized, .timeLimit(.minutes(4)))
+    @Suite("Commands of secure payloads", .serialized, .timeLimit(.minutes(4)))
     struct SecureCommandTests {
         private func withApp(_ body: (Operator) async throws -> Void) async throws {
             try await withOperator { carillon in
@@ -17,7 +17,7 @@ extension EndToEndTests {
             }
         }
 
-        /// Rows as the service writes them, sealed by the first of these keys.
+        /// Writes rows as the service does, sealed by the first of these keys.
         private func keep(
             _ texts: [String],
             for identity: String,
@@ -27,7 +27,7 @@ extension EndToEndTests {
         ) async throws -> [String] {
             let ring = try KeyRing(keys)
             var ids: [String] = []
-            // As many as a command line takes.
+            // As many as fit into a command line.
             for start in stride(from: 0, to: texts.count, by: 200) {
                 let rows = try texts[start..<min(start + 200, texts.count)].map { text in
                     let id = SecureID.make(.random)
@@ -54,7 +54,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "A secret that is made is shown once and kept as a digest; a person's is hashed slowly"
+            "A generated secret is shown once and stored as a digest, and a chosen one is hashed slowly"
         )
         func secrets() async throws {
             try await withApp { carillon in
@@ -97,7 +97,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("Payloads are listed without their content, and taken away")
+        @Test("Payloads are listed without their content, and deleted")
         func payloads() async throws {
             try await withApp { carillon in
                 let empty = try await carillon.says("secure", "list", "shop")
@@ -128,7 +128,7 @@ extension EndToEndTests {
                 let export = try await carillon.says("export", "shop", "--identity", "bob")
                 #expect(export.contains(bob[0]) && export.contains("\"secureSecrets\":[]"))
 
-                // Settings that others, or what is kept, forbid.
+                // Settings that others, or stored content, forbid.
                 let form = try await carillon.refuses("app", "set", "shop", "secure-ids=int31")
                 #expect(form.contains("keeps no secure payload"), "\(form)")
                 try await carillon.says("app", "set", "shop", "secure-unnamed=on")
@@ -142,7 +142,9 @@ extension EndToEndTests {
             }
         }
 
-        @Test("doctor finds content under an unknown key, content that is over, and a closed door")
+        @Test(
+            "The doctor finds content under an unknown key, expired content, and an unreachable service"
+        )
         func examined() async throws {
             try await withApp { carillon in
                 func findings() async throws -> [(status: String?, detail: String)] {
@@ -176,7 +178,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("keys rotate seals payloads anew while they are read; cut short, it goes on")
+        @Test("keys rotate reseals payloads while they are read, and resumes after an interruption")
         func rotated() async throws {
             try await withApp { carillon in
                 let old = carillon.masterKeys
@@ -186,7 +188,7 @@ extension EndToEndTests {
                 _ = try await keep(["new"], for: "ann", keys: new, carillon)
                 let both = carillon.with(["CARILLON_MASTER_KEYS": "\(new),\(old)"])
                 let before = try await both.json("keys", "status")
-                // Two of the app.
+                // Two of them are the app's.
                 #expect(before["toRotate"] == 3002)
                 #expect(before["securePayloads"] == ["next": 1, "test": 3000])
                 #expect(before["mayGo"] == [])
@@ -212,7 +214,7 @@ extension EndToEndTests {
                     }
                     return reads
                 }
-                // One that is killed has done what it has done.
+                // A killed rotation keeps its progress.
                 let cut = try await cutShort(both)
                 let rest = try await both.json("keys", "rotate")
                 reading.cancel()
@@ -225,7 +227,7 @@ extension EndToEndTests {
                 #expect(after["mayGo"] == ["test"])
                 let status = try await both.says("keys", "status")
                 #expect(status.contains("may go") && status.contains("test"))
-                // Whoever lacks the key is told, and nothing is changed.
+                // Without the key it is an error, and nothing is changed.
                 let lacking = try await carillon(["keys", "rotate", "--json"])
                 #expect(lacking.exit == .status(1))
                 #expect(try JSONValue.parse(lacking.output)["unreadable"] == 3003)
@@ -236,9 +238,9 @@ extension EndToEndTests {
             }
         }
 
-        /// Stops a rotation with Ctrl-C while a row that it needs is held.
+        /// Stops a rotation with Ctrl-C while a row that it needs is locked.
         ///
-        /// - Returns: How many it had sealed anew.
+        /// - Returns: The number of resealed rows.
         private func cutShort(_ carillon: Operator) async throws -> Int {
             let middle =
                 try await carillon.database.query(

@@ -4,11 +4,11 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("Secure payloads do what their description says", .timeLimit(.minutes(10)))
+    @Suite("Secure payloads and their OpenAPI description", .timeLimit(.minutes(10)))
     struct SecureOpenAPITests {
-        /// TRACE is no method of ours: 501, not 405. A tag expression has a grammar that no schema
-        /// tells, a handle is its provider's, and a point of use one that few numbers are: what was
-        /// made up is refused where it is none.
+        /// TRACE is not one of our methods: 501, not 405. A tag expression has a grammar that a
+        /// schema cannot express, a handle is its provider's, and few numbers are an id: invalid
+        /// generated values are refused.
         private static let settings = """
             [phases.coverage]
             unexpected-methods = ["GET", "PUT", "POST", "DELETE", "PATCH"]
@@ -19,7 +19,7 @@ extension EndToEndTests {
             """
 
         @Test(
-            "Schemathesis finds nothing in /openapi.json that does not hold",
+            "Schemathesis finds no violation of /openapi.json",
             .enabled(
                 if: TestEnvironment.pythonWithSchemathesis != nil,
                 "CARILLON_PYTHON_SCHEMATHESIS is not set"
@@ -45,7 +45,7 @@ extension EndToEndTests {
             }
         }
 
-        // MARK: What strangers send
+        // MARK: Hostile input
 
         /// 100,000, or as many as a minute allows.
         private static let wanted = 100_000
@@ -53,7 +53,7 @@ extension EndToEndTests {
         private static let connections = 8
         private static let batch = 50
 
-        @Test("However bodies and credentials are made up, nothing of it is our fault")
+        @Test("Random bodies and credentials cause no server error")
         func fuzz() async throws {
             try await SecureBench.run([
                 "RATE_LIMIT_FAILURES_PER_ADDRESS": "0", "SECURE_FAILURES_PER_IDENTITY": "0",
@@ -94,7 +94,7 @@ extension EndToEndTests {
                 )
                 #expect(count > 2000)
                 #expect(statuses.keys.allSatisfy { $0 < 500 || $0 == 503 }, "\(statuses)")
-                // Most are looked at by whoever may ask.
+                // Most of them come from callers with access.
                 #expect((statuses[400] ?? 0) > 0 && (statuses[201] ?? 0) > 0, "\(statuses)")
                 #expect(try await bench.count("secure_tampered_total") == 0)
                 let failures = bench.service.process.events.filter { $0["level"] == "error" }
@@ -102,7 +102,7 @@ extension EndToEndTests {
             }
         }
 
-        /// Sends requests by the batch over connections that are kept, and counts the answers.
+        /// Sends requests in batches over connections that stay open, and counts the responses.
         private static func send(
             _ count: Int,
             until end: ContinuousClock.Instant,
@@ -117,7 +117,8 @@ extension EndToEndTests {
                 var requests: [UInt8] = []
                 for number in 0..<batch { requests += maker.next(isLast: number == batch - 1) }
                 try socket.send(requests)
-                // What is no HTTP ends the connection, and what came behind it is not answered.
+                // Bytes that are not HTTP end the connection, and the requests after them get no
+                // response.
                 let answers = String(decoding: try socket.receiveAll(), as: UTF8.self)
                 for part in answers.components(separatedBy: "HTTP/1.1 ").dropFirst() {
                     guard let status = Int(part.prefix(3)) else { continue }
@@ -130,8 +131,7 @@ extension EndToEndTests {
     }
 }
 
-/// Makes requests up, of pieces that mean something and pieces that do not; the same seed makes the
-/// same.
+/// Makes random requests, of meaningful and meaningless pieces; the same seed makes the same.
 private struct RequestMaker {
     private var generator: Generator
     private let app: String
@@ -222,7 +222,7 @@ private struct RequestMaker {
         return bytes
     }
 
-    /// Guesses of secrets are few: each takes a tenth of a second.
+    /// Wrong secrets are few: each takes a tenth of a second.
     private mutating func authorization() -> String? {
         switch Int.random(in: 0..<20, using: &generator) {
         case 0: nil
@@ -262,7 +262,7 @@ private struct RequestMaker {
     mutating func next(isLast: Bool) -> [UInt8] {
         let method = one(["GET", "GET", "POST", "POST", "PUT", "DELETE", "HEAD"])
         var head = "\(method) \(path()) HTTP/1.1\r\nHost: x\r\n"
-        // An answer to HEAD has no body, whatever its length says: nothing is to follow it here.
+        // A response to HEAD has no body, whatever its length says, so it comes last here.
         if isLast || method == "HEAD" {
             head += "Connection: \(isLast ? "close" : "keep-alive")\r\n"
         }

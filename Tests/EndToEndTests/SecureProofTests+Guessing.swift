@@ -5,9 +5,11 @@ import Support
 import Testing
 
 extension EndToEndTests.SecureProofTests {
-    // MARK: Guessing
+    // MARK: Wrong secrets
 
-    @Test("Who guesses is told to wait; who knows his secret, or has another proof, is not")
+    @Test(
+        "Wrong secrets are delayed, but not a caller who knows the secret or has another credential"
+    )
     func guessing() async throws {
         try await SecureBench.run(
             ["SECURE_FAILURES_PER_IDENTITY": "5", "RATE_LIMIT_FAILURES_PER_ADDRESS": "0"]
@@ -39,7 +41,7 @@ extension EndToEndTests.SecureProofTests {
                 #expect(try await bench.read(kept.id, by: proof).status == 200)
             }
             #expect(try await bench.read(kept.id, by: bob).status == 404)
-            // A changed secret is not remembered, and has to wait with the guesses.
+            // A changed secret is not cached, and has to wait with the wrong ones.
             let changed = "another secret"
             _ = try await bench.ask(
                 "PUT",
@@ -52,7 +54,7 @@ extension EndToEndTests.SecureProofTests {
                 try await bench.read(kept.id, by: SecureBench.basic("ann", changed)).status
                     == 429
             )
-            // Ids that are nothing to a reader, ten times as many.
+            // Ids that the reader cannot see, ten times as many.
             var statuses: [Int] = []
             for _ in 0..<60 {
                 statuses.append(try await bench.read("12", by: bob).status)
@@ -68,7 +70,7 @@ extension EndToEndTests.SecureProofTests {
         }
     }
 
-    @Test("Whoever is meant, a wrong secret costs the same, and the loops answer meanwhile")
+    @Test("A wrong secret costs the same for any identity, and the loops answer meanwhile")
     func equalWork() async throws {
         try await SecureBench.run(
             ["SECURE_FAILURES_PER_IDENTITY": "0", "RATE_LIMIT_FAILURES_PER_ADDRESS": "0"]
@@ -80,7 +82,7 @@ extension EndToEndTests.SecureProofTests {
                 ["secret": "a chosen secret"]
             )
             let made = try await bench.proof(of: "made")
-            // Nothing is hashed for these: what was made is compared at once.
+            // Nothing is hashed for these: a generated secret is compared at once.
             #expect(try await bench.read("12", by: made).status == 404)
             for (identity, app) in [
                 ("ann", bench.app.id), ("made", bench.app.id), ("nobody", bench.app.id),
@@ -94,7 +96,7 @@ extension EndToEndTests.SecureProofTests {
                         .merging(["X-LC-Id": app]) { $1 }
                 )
                 #expect(answer.status == 401)
-                // As long as scrypt takes, on any machine there is.
+                // At least as long as scrypt takes on any machine.
                 #expect(
                     ContinuousClock.now - begun > .milliseconds(15),
                     "\(identity) of \(app)"
@@ -104,8 +106,8 @@ extension EndToEndTests.SecureProofTests {
         }
     }
 
-    /// More guesses than are taken in: 503 for some, nobody else waits, and none is begun for those
-    /// who have gone.
+    /// Sends more wrong secrets than are accepted: some get 503, no other caller waits, and none is
+    /// begun for clients that have left.
     private func floods(_ bench: SecureBench, _ made: [String: String]) async throws {
         let port = UInt16(try #require(URLComponents(string: bench.service.url)?.port))
         var sockets: [LoopbackSocket] = []
@@ -134,7 +136,7 @@ extension EndToEndTests.SecureProofTests {
     }
 
     @Test(
-        "While 110 addresses guess, a first read with an identity's own secret is served before them",
+        "A first read with an identity's own secret is served before wrong ones of 110 addresses",
         .enabled(if: TestEnvironment.python != nil, "CARILLON_PYTHON is not set")
     )
     func manyAddresses() async throws {
@@ -161,7 +163,8 @@ extension EndToEndTests.SecureProofTests {
             _ = try await eventually("each address has failed", within: .seconds(180)) {
                 try await bench.count(wrong) >= 160 ? true : nil
             }
-            // Not by a clock: it is served before all guesses that wait but for some.
+            // The measure is not a clock: it is served before all but some of the wrong ones that
+            // wait.
             for number in 0..<12 {
                 let before = try await bench.count(wrong)
                 let proof = SecureBench.basic("reader-\(number)", "chosen by reader \(number)")
@@ -176,7 +179,7 @@ extension EndToEndTests.SecureProofTests {
 
     // MARK: The app key
 
-    @Test("Whoever unpacks the app has its key: no content, no reader, no identity by it")
+    @Test("The app key, as anyone can extract it, gives no content, no reader and no identity")
     func appKey() async throws {
         try await SecureBench.run([
             "SECURE_FAILURES_PER_IDENTITY": "0", "RATE_LIMIT_FAILURES_PER_ADDRESS": "0",
@@ -188,7 +191,8 @@ extension EndToEndTests.SecureProofTests {
             let kept = try await bench.keep("content")
             let thief = try HPKE.generateKeys()
             let digest = Hex.encode(sha256(Array("cds_mine".utf8)))
-            // Every name that could mean something, on an installation of the thief's and on Ann's.
+            // Every name that could have a meaning, on an installation of the attacker's and on
+            // Ann's.
             var fields: JSONObject = [
                 "identity": "ann",
                 "user": [
@@ -243,7 +247,7 @@ extension EndToEndTests.SecureProofTests {
                     #expect(!answer.text.contains("content"))
                 }
             }
-            // Ann's own still works, but where the thief took her phone's identity away.
+            // Ann's own still works, unless the attacker removed her phone's identity.
             #expect(try await bench.read(kept.id, by: ann).json?["Payload"] == "content")
             #expect(try await bench.read(kept.id, by: device).status == 200)
             let sealing = try await bench.stack.database.query(

@@ -5,12 +5,12 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("Only its identity reads it", .serialized, .timeLimit(.minutes(10)))
+    @Suite("Content is readable only by its identity", .serialized, .timeLimit(.minutes(10)))
     struct SecureProofTests {
         // MARK: Tokens
 
         @Test(
-            "PyJWT's tokens let in who they should; a rotated key needs no restart, an issuer none",
+            "PyJWT tokens are accepted, and key rotation or a missing issuer needs no restart",
             .enabled(
                 if: TestEnvironment.pythonWithSecure != nil,
                 "CARILLON_PYTHON_SECURE is not set"
@@ -43,7 +43,7 @@ extension EndToEndTests {
                 )
                 #expect(answer.exit == .status(0), "\(answer.errors)")
                 #expect(await service.process.stop() == .status(0))
-                // A restart needs no issuer: its last keys are kept.
+                // A restart works without the issuer: its last keys are stored.
                 let token = try #require(
                     try JSONValue.parse(answer.output)["token"]?.string
                 )
@@ -58,7 +58,7 @@ extension EndToEndTests {
 
         // MARK: Devices
 
-        @Test("A device reads by its secret for as long as it is its identity's")
+        @Test("A device reads by its secret as long as it belongs to its identity")
         func devices() async throws {
             try await SecureBench.run { bench in
                 let (ann, bob) = (
@@ -69,7 +69,7 @@ extension EndToEndTests {
                 let kept = try await bench.keep("content")
                 #expect(try await bench.read(kept.id, by: device).json?["Read"] == false)
                 #expect(try await bench.read(kept.id, by: ann).json?["Read"] == true)
-                // Each reader's first is told: by the device, and by the identity.
+                // Each reader's first read is reported: of the device, and of the identity.
                 let outcomes = try await bench.stack.outcomes(2, event: "secure/\(kept.id)")
                 #expect(
                     Set(outcomes.map { $0["installationId"]?.string ?? "" }) == [phone, ""]
@@ -79,11 +79,11 @@ extension EndToEndTests {
                 let tablet = try await bench.register("gcm", "reg:2", by: ann)
                 let another = "/v1/installations/\(tablet)/reader"
                 #expect(try await bench.ask("PUT", another, device, [:]).status == 404)
-                // A new secret makes the old one void.
+                // A new secret revokes the old one.
                 let renewed = try await bench.reader(phone, by: device)
                 #expect(try await bench.read(kept.id, by: device).status == 401)
                 #expect(try await bench.read(kept.id, by: renewed).status == 200)
-                // Another installation's name before a secret proves nothing.
+                // A secret under another installation's name is refused.
                 let secret = try #require(renewed["Authorization"])
                 let text = String(
                     decoding: try Base64.decode(String(secret.dropFirst("Basic ".count))),
@@ -91,7 +91,7 @@ extension EndToEndTests {
                 )
                 let wrong = SecureBench.basic(tablet, String(text.drop { $0 != ":" }.dropFirst()))
                 #expect(try await bench.read(kept.id, by: wrong).status == 401)
-                // Bob logs in on that phone, and Ann again: what she had is void for good.
+                // Bob logs in on that phone, and Ann again: her earlier secret is void for good.
                 let registered = try await bench.ask(
                     "PUT",
                     "/api/register/\(phone)",
@@ -125,7 +125,9 @@ extension EndToEndTests {
             }
         }
 
-        @Test("A token moves to who registers it last; another's id is gone, to whoever else asks")
+        @Test(
+            "A token moves to the last identity that registers it, and the old content is 404 for others"
+        )
         func register() async throws {
             try await SecureBench.run { bench in
                 let (ann, bob) = (
@@ -163,7 +165,7 @@ extension EndToEndTests {
         // MARK: Sealed for the device
 
         @Test(
-            "What is sealed opens on its phone, by pyhpke, and nowhere else",
+            "Sealed content opens only on its phone, by pyhpke",
             .enabled(
                 if: TestEnvironment.pythonWithSecure != nil,
                 "CARILLON_PYTHON_SECURE is not set"
@@ -222,7 +224,7 @@ extension EndToEndTests {
                     )
                     #expect(opened == content)
                 }
-                // It rings these two alone, and is kept in no other form.
+                // The push goes to these two only, and the content is stored in no other form.
                 let selected = try await bench.stack.database.query(
                     """
                     SELECT json_array_length(request->'installations'), p.content IS NULL
@@ -231,7 +233,7 @@ extension EndToEndTests {
                     """
                 )
                 #expect(selected == ["2|t"], "\(selected)")
-                // The other way round.
+                // In the other direction.
                 let sealed = try await play(
                     "seal",
                     [
@@ -248,7 +250,8 @@ extension EndToEndTests {
                     authenticating: Array("shop/12/phone".utf8)
                 )
                 #expect(String(decoding: opened, as: UTF8.self) == content)
-                // A phone that is another's now opens nothing more, and hides nothing from its owner.
+                // A phone that now belongs to another identity opens nothing more, and hides
+                // nothing from its owner.
                 #expect(
                     try await bench.ask("DELETE", "/api/notifications/\(kept.id)", ann).status
                         == 204

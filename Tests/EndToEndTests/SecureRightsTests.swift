@@ -6,7 +6,7 @@ import Testing
 
 extension EndToEndTests {
     @Suite(
-        "A table says who may do what with secure payloads",
+        "Access rights of secure payloads",
         .serialized,
         .timeLimit(.minutes(5))
     )
@@ -69,8 +69,8 @@ extension EndToEndTests {
             }
         }
 
-        /// Asks about something of Ann's that is there each time; what is deleted is not the device
-        /// that others prove themselves by.
+        /// Requests an object of Ann's that exists each time; a deleted one is not a device that
+        /// other credentials use.
         private func ask(
             _ bench: SecureBench,
             _ method: String,
@@ -98,7 +98,7 @@ extension EndToEndTests {
             case ("PUT", _): body = [:]
             default: break
             }
-            // Without a header that names the app, but where the credential has one.
+            // The app is not in a header, unless the credential has one.
             let isBelowApp = pattern.hasPrefix("/:app")
             let named = isBelowApp || headers["X-LC-Id"] != nil ? [:] : ["X-LC-Id": bench.app.id]
             let answer = try await http(
@@ -110,7 +110,7 @@ extension EndToEndTests {
             return String(answer.status)
         }
 
-        /// An issuer whose keys are given to Carillon in a file.
+        /// An issuer whose keys Carillon gets in a file.
         private struct Keys {
             private let key: SigningKey
 

@@ -7,14 +7,14 @@ import Testing
 extension EndToEndTests.SecureTests {
     // MARK: Read once
 
-    @Test("Fifty who read at once see the same; when the grace is over nobody sees it")
+    @Test("Fifty concurrent reads get the same content, which is gone after the grace period")
     func readOnce() async throws {
         try await SecureBench.run(["SECURE_READ_GRACE": "6s"]) { bench in
             let ann = try await bench.proof(of: "ann")
-            // Remembered, so that fifty do not wait for each other.
+            // The secret is cached, so that fifty do not wait for each other.
             _ = try await bench.ask("GET", "/api/notifications", ann)
             let kept = try await bench.keep("content", ["readOnce": true])
-            // An answer that is cut on the way.
+            // The response is cut off on the way.
             let socket = try LoopbackSocket(
                 port: UInt16(try #require(URLComponents(string: bench.service.url)?.port))
             )
@@ -53,9 +53,9 @@ extension EndToEndTests.SecureTests {
         }
     }
 
-    // MARK: What is there for nobody
+    // MARK: Content that is not found
 
-    @Test("Made up, another's, another app's, expired, deleted, consumed: one answer")
+    @Test("An invented, foreign, expired, deleted or consumed id gets the same response")
     func alike() async throws {
         try await SecureBench.run(["SECURE_READ_GRACE": "0s"]) { bench in
             let other = bench.beside(try await bench.stack.makeApp())
@@ -72,7 +72,7 @@ extension EndToEndTests.SecureTests {
                 try await bench.ask("DELETE", "/api/notifications/\(deleted.id)", ann).status
                     == 204
             )
-            // The shortest life is a minute: it is over now.
+            // The shortest lifetime is a minute, which ends now.
             _ = try await bench.stack.database.query(
                 """
                 UPDATE secure_payloads SET expires_at = now() - interval '1 second',
@@ -102,7 +102,7 @@ extension EndToEndTests.SecureTests {
                 "\($0["identity"]?.string ?? "") \($0["state"]?.string ?? "")"
             }
             #expect(all == ["ann deleted", "ann deleted", "ann expired", "bob read"])
-            // Without a proof no id changes anything.
+            // Without a credential no id makes a difference.
             var refused: Set<String> = []
             for id in ids {
                 for proof in [[:], SecureBench.basic("phone", "cds_wrong")] {
@@ -118,7 +118,9 @@ extension EndToEndTests.SecureTests {
         }
     }
 
-    @Test("HEAD reads nothing; who missed a ring finds what waits; the backend sees pages")
+    @Test(
+        "HEAD does not read, a device that missed a push finds its content, and a backend gets pages"
+    )
     func lists() async throws {
         try await SecureBench.run { bench in
             let ann = try await bench.proof(of: "ann")
@@ -158,9 +160,9 @@ extension EndToEndTests.SecureTests {
         }
     }
 
-    // MARK: What does not open
+    // MARK: Content that does not open
 
-    @Test("A row that was changed, or moved here from another, is 500, and never bytes")
+    @Test("A row that was changed, or moved from another, is 500, and never bytes")
     func tampered() async throws {
         try await SecureBench.run { bench in
             let other = bench.beside(try await bench.stack.makeApp())
@@ -203,7 +205,7 @@ extension EndToEndTests.SecureTests {
     }
 
     @Test(
-        "Without keys to seal by it does not begin",
+        "The service does not start without master keys",
         arguments: [nil, "", "k1", "k1:short", "k1:!!!!"] as [String?]
     )
     func masterKeys(keys: String?) async throws {

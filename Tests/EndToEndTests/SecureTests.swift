@@ -5,15 +5,15 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("What Apple and Google must not read", .serialized, .timeLimit(.minutes(10)))
+    @Suite("Content hidden from Apple and Google", .serialized, .timeLimit(.minutes(10)))
     struct SecureTests {
-        // MARK: The tutorial's app, unchanged but for its address
+        // MARK: The tutorial's app, unchanged except for its address
 
         /// A device of the tutorial's user, by platform.
         private struct Device {
             let platform: String
             let handle: String
-            /// What the simulator knows it by.
+            /// The simulator's key for it.
             let token: String
         }
 
@@ -33,7 +33,7 @@ extension EndToEndTests {
             ]
         }
 
-        /// As the tutorial's app asks: by Basic alone.
+        /// Calls as the tutorial's app does: by Basic only.
         private func curl(
             _ bench: SecureBench,
             _ method: String,
@@ -50,7 +50,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "An id rings each platform, its user fetches the content, and nobody else ever has it",
+            "Each platform gets an id, its user fetches the content, and no other caller ever gets it",
             arguments: ["random", "int31"]
         )
         func tutorial(form: String) async throws {
@@ -91,7 +91,8 @@ extension EndToEndTests {
                 let shown = try await bench.keep(content, ["visibleText": "Hi <you> & all"])
                 try await checkVisible(devices, shown.id, stack)
 
-                // Each device asks for the id that it was given; the first to do so is the first.
+                // Each device fetches the id that it got; the first one to do so is the first
+                // reader.
                 for (number, _) in devices.enumerated() {
                     let answer = try await curl(
                         bench,
@@ -141,7 +142,7 @@ extension EndToEndTests {
             #expect(raw(got[3]) == id && got[3].header("x-windowsphone-target") == nil)
         }
 
-        /// What came as it is; the simulator shows what looks like a number as one.
+        /// Returns the value as it was sent; the simulator shows digits as a number.
         private func raw(_ received: SimulatorControl.Received) -> String {
             received.body.string ?? received.body.text
         }
@@ -171,7 +172,7 @@ extension EndToEndTests {
             #expect(got[3].body.string?.contains("<wp:Param>?secureId=\(id)</wp:Param>") == true)
         }
 
-        /// The request of that number that each device got.
+        /// Returns the request of that number that each device got.
         private func received(
             _ number: Int,
             _ devices: [Device],
@@ -186,7 +187,7 @@ extension EndToEndTests {
             return all
         }
 
-        /// Neither a provider nor any of our stores and trails has a byte of it in the clear.
+        /// Expects that no provider and none of our stores and logs has a byte of it in plain text.
         private func expectNowhere(_ content: String, _ bench: SecureBench) async throws {
             let stack = bench.stack
             var places: [(String, String)] = [
@@ -214,7 +215,7 @@ extension EndToEndTests {
 
         // MARK: Repeats
 
-        @Test("The same request is one, however often and at once it comes")
+        @Test("The same request is one, however often it is repeated, also concurrently")
         func repeats() async throws {
             try await SecureBench.run { bench in
                 let body: JSONValue = ["identity": "ann", "payload": "content"]
@@ -246,7 +247,7 @@ extension EndToEndTests {
                     ["identity": "ann", "payload": "other"]
                 )
                 #expect(other.status == 422)
-                // Another app's key of that name is another.
+                // The same key of another app is another key.
                 let elsewhere = bench.beside(try await bench.stack.makeApp())
                 let theirs = try await elsewhere.keep(
                     "content",

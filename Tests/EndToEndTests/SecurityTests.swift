@@ -6,14 +6,14 @@ import Testing
 
 extension EndToEndTests {
     @Suite(
-        "Keys change without downtime, callers are counted, and it is known who did what",
+        "Key rotation, rate limits and the audit trail",
         .serialized,
         .timeLimit(.minutes(3))
     )
     struct SecurityTests {
         private static let path = "/1.1/installations"
 
-        /// The status of a read of nothing: 404 for whom the key lets in.
+        /// Returns the status of a read of a missing object: 404 if the key is accepted.
         private func status(
             _ service: Stack.Service,
             _ headers: [String: String]
@@ -33,7 +33,7 @@ extension EndToEndTests {
             ]
         }
 
-        @Test("A rotated key is accepted beside the new one until its time is over, or is ended")
+        @Test("A rotated key is valid beside the new one until its grace period ends, or is ended")
         func keysRotate() async throws {
             try await Stack.with { stack in
                 let app = try await stack.makeApp()
@@ -67,13 +67,13 @@ extension EndToEndTests {
                     signature(app, keys.master, isMaster: true),
                 ]
                 for headers in new {
-                    // A loop of the service hears of it within a moment.
+                    // A loop of the service is notified within a moment.
                     _ = try await eventually("the new key is taken up") {
                         try await status(service, headers) == 404 ? true : nil
                     }
                 }
                 for headers in old { #expect(try await status(service, headers) == 404) }
-                // An old key does not gain rights: the app's is no master's.
+                // An old key gains no rights: the app's is not a master's.
                 let crossed = ["X-LC-Id": app.id, "X-LC-Key": "\(app.appKey),master"]
                 #expect(try await status(service, crossed) == 401)
 
@@ -90,7 +90,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("keys rotate seals everything under a new first key, and the old one may go")
+        @Test("keys rotate seals everything under a new first key, and the old one can be removed")
         func masterKeysRotate() async throws {
             try await Stack.with { stack in
                 let app = try await stack.makeApp()
@@ -110,7 +110,7 @@ extension EndToEndTests {
                     )
                     return (answer.exit, try? JSONValue.parse(answer.output))
                 }
-                // Two keys, one more of the app's time before, three credentials.
+                // Two keys, one more of the app's earlier ones, three credentials.
                 let before = try await carillon("\(new),\(old)", "keys", "status")
                 #expect(before.json?["keys"]?["e2e"] == 6)
                 #expect(before.json?["toRotate"] == 6)
@@ -121,7 +121,7 @@ extension EndToEndTests {
                 #expect(after.exit == .status(0))
                 #expect(after.json?["keys"] == ["next": 6])
                 #expect(after.json?["toRotate"] == 0)
-                // Whoever lacks the key is told so, and nothing is changed.
+                // Without the key it is an error, and nothing is changed.
                 let lacking = try await carillon(old, "keys", "rotate")
                 #expect(lacking.exit == .status(1))
                 #expect(lacking.json?["unreadable"] == 6)
@@ -135,7 +135,9 @@ extension EndToEndTests {
             }
         }
 
-        @Test("Who guesses keys is held off, and his neighbours behind a trusted proxy are not")
+        @Test(
+            "A client that guesses keys is limited, and its neighbours behind a trusted proxy are not"
+        )
         func guessesAreLimited() async throws {
             try await Stack.with { stack in
                 let app = try await stack.makeApp()
@@ -165,7 +167,8 @@ extension EndToEndTests {
                 for address in ["198.51.100.7", "192.0.2.1"] {
                     #expect(try await status(service, headers(app.appKey, from: address)) == 404)
                 }
-                // Who makes up apps learns no more, and holds off nobody whose app is known.
+                // A client that invents apps learns nothing more, and limits no caller of a known
+                // app.
                 for number in 0..<50 {
                     var made = headers("guess", from: "192.0.2.1")
                     made["X-LC-Id"] = "made-up-\(number)"
@@ -192,7 +195,7 @@ extension EndToEndTests {
                     _ = try await eventually("\(limits) is over") {
                         try await status(service, app.clientHeaders) == 429 ? true : nil
                     }
-                    // Our own routes say it in their own form.
+                    // Our own routes report it in their own form.
                     let own = try await eventually("our own routes are counted, too") {
                         let answer = try await http(
                             "GET",
@@ -226,7 +229,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("What a master key was used for is written down, and a graceful stop loses nothing")
+        @Test("Uses of a master key are in the audit, and a graceful stop loses no entry")
         func masterKeysLeaveATrail() async throws {
             try await Stack.with { stack in
                 let app = try await stack.makeApp()
@@ -282,7 +285,7 @@ extension EndToEndTests {
                 let batched = master.first { $0["action"] == "POST /1.1/batch" }
                 #expect(batched?["targets"] == [.string(id)])
                 #expect(!lines.contains("secret words") && !lines.contains(app.masterKey))
-                // The operator's own doings, with his name.
+                // The operator's own actions, with the name.
                 let operators = entries.filter {
                     $0["actor"]?.string?.hasPrefix("cli:") == true
                 }
@@ -296,12 +299,12 @@ extension EndToEndTests {
     }
 
     @Suite(
-        "The audit says what was meant",
+        "Audit entries of calls in bodies",
         .serialized,
         .timeLimit(.minutes(3))
     )
     struct AuditedMethodTests {
-        @Test("A method that a body names is what is written down, and what a batch's items do")
+        @Test("The audit records the method that a body names, and the items of a batch")
         func meantMethods() async throws {
             try await Stack.with { stack in
                 let app = try await stack.makeApp()
@@ -369,13 +372,13 @@ extension EndToEndTests {
     }
 
     @Suite(
-        "A device or a user is exported and erased in one call",
+        "Export and erasure of a device or a user in one call",
         .runningStack,
         .serialized,
         .timeLimit(.minutes(3))
     )
     struct ErasureRouteTests {
-        @Test("Export shows what was stored, erasure leaves nothing of it, the receipt says what")
+        @Test("An export shows the stored data, an erasure removes it, and the receipt counts it")
         func erasure() async throws {
             let bench = try await Bench()
             let token = makeAPNsToken()
@@ -436,7 +439,7 @@ extension EndToEndTests {
                 headers: bench.app.masterHeaders
             )
             #expect(gone.status == 404)
-            // The books are as they were.
+            // The ledger is unchanged.
             let ledger = try await http(
                 "GET",
                 bench.registration + "/v1/notifications/\(pushID)",
@@ -455,7 +458,7 @@ extension EndToEndTests {
             )
             #expect(dump == ["0"])
 
-            // Of somebody who is not known all say so alike.
+            // For an unknown subject all commands give the same error.
             for words in [["export"], ["erase", "--dry-run"], ["erase"], ["erase", "--json"]] {
                 let again = try await run(
                     Stack.executable("carillon"),
@@ -474,7 +477,7 @@ extension EndToEndTests {
             let audit = try await bench.stack.carillon("audit", bench.app.id, "--json")
             #expect(audit.contains(erased.json?["subject"]?.string ?? "?"))
             #expect(!audit.contains("user/"))
-            // Whoever asks for him again brings no name back.
+            // A new query for the user stores no name.
             for _ in 0..<2 {
                 #expect(try await http("GET", url + "/export", headers: credentials).status == 404)
                 let subject = erased.json?["subject"]?.string ?? "?"

@@ -3,9 +3,9 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("A dispatcher keeps its session, and gives back what it does not know of", .serialized)
+    @Suite("A dispatcher keeps its session, and releases unknown rows", .serialized)
     struct SessionLifeTests {
-        /// The id of the one session there is, once there is one.
+        /// Returns the id of the only session, once there is one.
         private func session(_ stack: Stack) async throws -> String {
             try await eventually("the dispatcher has its session", within: .seconds(30)) {
                 try await stack.database.query("select id from dispatchers where id < 1000000")
@@ -13,7 +13,7 @@ extension EndToEndTests {
             }
         }
 
-        /// Waits until the session's lease has been renewed for that long.
+        /// Waits until the session's lease has been renewed for this long.
         private func renewals(of session: String, for seconds: Int, _ stack: Stack) async throws {
             let since = try await stack.database.query("select clock_timestamp()")[0]
             _ = try await eventually("\(seconds) s of heartbeats", within: .seconds(60)) {
@@ -32,7 +32,7 @@ extension EndToEndTests {
             )
         }
 
-        @Test("Rows of a dead one that somebody holds cost no other its session")
+        @Test("Locked rows of a dead session do not end another session")
         func heldRows() async throws {
             try await Stack.with { stack in
                 _ = try await stack.start("carillon-dispatcher")
@@ -69,13 +69,13 @@ extension EndToEndTests {
             }
         }
 
-        @Test("A push that is its own and that none of its planners knows of is planned")
+        @Test("A push that the session owns and no planner knows is planned")
         func strayPlan() async throws {
             try await Stack.with { stack in
                 let app = try await stack.makeApp()
                 _ = try await stack.start("carillon-dispatcher")
                 let session = try await session(stack)
-                // As a claim leaves it whose answer was lost.
+                // A claim whose answer was lost leaves this.
                 _ = try await stack.database.query(
                     """
                     insert into pushes (id, app, event_source, event_id, request, status, lane,
@@ -91,7 +91,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("A step of the wall clock, forward or back, costs no session")
+        @Test("A step of the wall clock, forward or back, does not end a session")
         func wallClock() async throws {
             try await Stack.with { stack in
                 let clock = try await WallClock(in: stack.folder)
@@ -123,19 +123,19 @@ private struct WallClock {
         _ = try await run(
             "/usr/bin/env",
             ["clang", "-shared", "-fPIC", "-O2", "-o", library, source],
-            // The toolchain's own: it lies beside `swift`.
+            // It is the toolchain's own, beside `swift`.
             environment: ["PATH": ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin"]
         ).successful("clang")
         try set(offset: 0)
     }
 
-    /// Seconds ahead of the machine's.
+    /// Sets the seconds ahead of the machine's clock.
     func set(offset: Int) throws {
         let file = offsetFile
         if !FileManager.default.fileExists(atPath: file) {
             _ = FileManager.default.createFile(atPath: file, contents: nil)
         }
-        // In place: the process has it mapped.
+        // It writes in place, as the process has the file mapped.
         let handle = try FileHandle(forUpdating: URL(fileURLWithPath: file))
         defer { try? handle.close() }
         try unsafe withUnsafeBytes(of: Int64(offset)) {

@@ -5,12 +5,12 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("A service that ends loses nothing", .serialized)
+    @Suite("A service that ends loses no event", .serialized)
     struct StoppingTests {
-        /// Events of one device each, written to Kafka before any dispatcher is up.
+        /// Events of one device each, written to Kafka before any dispatcher runs.
         private struct Load {
             let stack: Stack
-            /// Event id by token.
+            /// Event ids by token.
             let events: [String: String]
 
             init(_ count: Int, on stack: Stack) async throws {
@@ -38,7 +38,7 @@ extension EndToEndTests {
                 self.events = events
             }
 
-            /// Waits until the ledger knows every event and nothing is pending.
+            /// Waits until the ledger has every event and none is pending.
             func finished() async throws {
                 _ = try await eventually(
                     "all \(events.count) pushes are done",
@@ -51,7 +51,7 @@ extension EndToEndTests {
                 }
             }
 
-            /// Every event has its outcome on Kafka, and the books say the same.
+            /// Expects every event to have its outcome on Kafka, and the ledger to agree.
             func checkOutcomes() async throws {
                 let outcomes = try await stack.kafka.records(on: stack.topic("push.outcomes"))
                     .compactMap(\.json)
@@ -78,7 +78,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "SIGTERM in mid-flight: exit 0 within the grace, nothing lost, nothing repeated",
+            "SIGTERM in mid-flight: exit 0 within the grace period, with no loss and no repeat",
             .timeLimit(.minutes(3))
         )
         func graceful() async throws {
@@ -108,7 +108,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "Postgres crashes three times below a dispatcher at work: nothing is lost",
+            "Three crashes of Postgres under a busy dispatcher lose no event",
             .timeLimit(.minutes(5))
         )
         func postgresCrashes() async throws {
@@ -143,7 +143,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "kill -9 of the dispatcher, ten times over 10,000 events: every outcome is there",
+            "kill -9 of the dispatcher, ten times in 10,000 events, loses no outcome",
             .enabled(
                 if: TestEnvironment.kafkaBootstrapServers != nil,
                 "KAFKA_BOOTSTRAP_SERVERS is not set: needs a real broker"
@@ -156,8 +156,8 @@ extension EndToEndTests {
                 let load = try await Load(10_000, on: stack)
                 let collected = Collected(stack.simulator)
                 for round in 1...10 {
-                    // Quick at first, then slow, so that on a busy machine too the kill comes when
-                    // much is in flight and most is still to do.
+                    // It is fast at first, then slow, so that on a busy machine too the kill comes
+                    // when much is in flight and most is still to do.
                     try await stack.simulator.setRules([
                         ["provider": "apns", "delayMs": [20, 80], "times": 500],
                         ["provider": "apns", "delayMs": [1000, 3000]],
@@ -189,19 +189,22 @@ extension EndToEndTests {
                     "kill -9, 10 times over \(load.events.count) events: all outcomes are there, "
                         + "\(repeats) requests were repeats, all with the first one's apns-id"
                 )
-                // A crash repeats at most what was in flight.
+                // A crash repeats at most the deliveries in flight.
                 #expect(repeats <= 10 * inFlight)
             }
         }
     }
 
-    @Suite("What the executables say of themselves", .timeLimit(.minutes(1)))
+    @Suite("Start and exit of the executables", .timeLimit(.minutes(1)))
     struct ExecutableTests {
         static let services = [
             "carillon-registration", "carillon-dispatcher", "carillon-simulator",
         ]
 
-        @Test("--version and --help answer and end with 0", arguments: services + ["carillon"])
+        @Test(
+            "--version and --help print their output and end with 0",
+            arguments: services + ["carillon"]
+        )
         func asked(executable: String) async throws {
             for question in ["--version", "--help"] {
                 let answer = try await run(Stack.executable(executable), [question])
@@ -210,7 +213,7 @@ extension EndToEndTests {
             }
         }
 
-        /// A dispatcher whose Postgres is nowhere, so that it gets no further than Kafka's client.
+        /// Starts a dispatcher without a Postgres, so that it gets no further than Kafka's client.
         private func dispatcher(kafka servers: String) async throws -> ChildProcess {
             let key = Data(repeating: 7, count: 32).base64EncodedString()
             return try await ChildProcess.start(
@@ -224,7 +227,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "No broker at the start: not ready, with the reason, and it stays up until it is asked"
+            "Without a broker the service is not ready, with the reason, and runs until it is stopped"
         )
         func brokerAbsent() async throws {
             let process = try await dispatcher(kafka: "127.0.0.1:1")
@@ -240,14 +243,14 @@ extension EndToEndTests {
                     ? reasons : nil
             }
             #expect(reasons["kafka producer"]?.contains("_TRANSPORT") == true)
-            // It waits for Postgres first, so that no partition is taken that cannot be worked on.
+            // It waits for Postgres first, so that it takes no partition that it cannot process.
             #expect(reasons["kafka consumer"]?.contains("is not running") == true, "\(reasons)")
             #expect(try await http("GET", "\(url)/livez").status == 200)
             #expect(await process.stop() == .status(0), "\(process.lastWords)")
         }
 
         @Test(
-            "OPERATIONS_PORT takes the operators' routes away from the world, and tells it no reasons",
+            "OPERATIONS_PORT moves the operators' routes off the public port, which shows no reasons",
             arguments: ["carillon-registration", "carillon-dispatcher"]
         )
         func operationsApart(executable: String) async throws {
@@ -293,7 +296,7 @@ extension EndToEndTests {
             #expect(await apart.stop() == .status(0), "\(apart.lastWords)")
         }
 
-        @Test("The line that says why it cannot start has the format that was asked for")
+        @Test("The log line of a failed start has the configured format")
         func lastLineHasTheFormat() async throws {
             for (format, start) in [("json", "{\"time\":"), ("text", "20")] {
                 let answer = try await run(
@@ -305,7 +308,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("A cluster that refuses the producer for good: the service ends with 1 and says why")
+        @Test("A cluster that rejects the producer for good ends the service with 1 and the reason")
         func fatalBroker() async throws {
             let cluster = try MockKafkaCluster()
             defer { cluster.close() }
@@ -318,7 +321,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "A variable that cannot be used ends the service with 78 and one line that names it",
+            "An invalid variable ends the service with 78 and one line that names it",
             arguments: [
                 ("carillon-registration", "HTTP_PORT", "eighty"),
                 ("carillon-registration", "CARILLON_MASTER_KEYS", "no-key"),

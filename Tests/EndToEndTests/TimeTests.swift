@@ -5,7 +5,7 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("A push has its time", .runningStack, .serialized, .timeLimit(.minutes(2)))
+    @Suite("The time of a push", .runningStack, .serialized, .timeLimit(.minutes(2)))
     struct TimeTests {
         private func inSeconds(_ seconds: Int64) -> String {
             Instant.now().adding(milliseconds: seconds * 1000).iso8601
@@ -19,7 +19,7 @@ extension EndToEndTests {
             )
         }
 
-        /// Sends a push for later over HTTP; answers its id.
+        /// Sends a push for later over HTTP; returns its id.
         private func push(_ bench: Bench, _ fields: JSONObject) async throws -> String {
             var body = fields
             body["data"] = ["alert": "Later"]
@@ -51,7 +51,7 @@ extension EndToEndTests {
             ).json?["status"]?.string
         }
 
-        @Test("A push for later comes not before its time, one for its channel and one by name")
+        @Test("A scheduled push is not sent before its time, to a channel and by name")
         func notBefore() async throws {
             let bench = try await Bench()
             let token = makeAPNsToken()
@@ -76,13 +76,15 @@ extension EndToEndTests {
                 #expect(push["releaseAt"]?.string == time)
                 #expect(push.booksBalance)
             }
-            // Counted from its time, and carried in APNs' own field.
+            // It counts from its time, and is in APNs' own field.
             let expirations = received.compactMap { $0.header("apns-expiration") }
             let end = try #require(Instant(iso8601: time)).adding(milliseconds: 600_000)
             #expect(expirations == [String(end.seconds)])
         }
 
-        @Test("A scheduled push is listed, says so, and can be taken back until it is released")
+        @Test(
+            "A scheduled push is listed with its status, and can be cancelled until it is released"
+        )
         func takenBack() async throws {
             let bench = try await Bench()
             let token = makeAPNsToken()
@@ -129,7 +131,7 @@ extension EndToEndTests {
             #expect(try await bench.simulator.received(for: token).isEmpty)
         }
 
-        @Test("A push that is over cannot be cancelled; --at sends later, --wait waits for it")
+        @Test("A finished push cannot be cancelled, --at sends later, and --wait waits for it")
         func sentLater() async throws {
             let bench = try await Bench()
             let token = makeAPNsToken()
@@ -189,7 +191,7 @@ extension EndToEndTests {
                 if !zone.isEmpty { fields["timeZone"] = .string(zone) }
                 _ = try await bench.register(.object(fields))
             }
-            // Nine hours ago in Tokyo; ten hours from now in Honolulu.
+            // It was nine hours ago in Tokyo, and is in ten hours in Honolulu.
             let time = inSeconds(3)
             let id = try await push(
                 bench,
@@ -201,7 +203,7 @@ extension EndToEndTests {
             let cancelled = try await carillon(bench, "push", "cancel", id, "--json")
             let push = try JSONValue.parse(cancelled.output)
             #expect(push["targeted"]?.integer == 3, "\(cancelled)")
-            // A dispatcher tells of it before it is on the books.
+            // A dispatcher reports the outcome before the ledger has it.
             let ended = try await eventually("the end of what was cancelled") {
                 let shown = try await carillon(bench, "push", "show", id, "--json")
                 let push = try JSONValue.parse(shown.output)
@@ -211,7 +213,7 @@ extension EndToEndTests {
             #expect(try await bench.simulator.received(for: honolulu).isEmpty)
         }
 
-        @Test("--watch ends with its push, by lines or objects; Ctrl-C ends it before")
+        @Test("--watch ends with its push, by lines or objects, and Ctrl-C ends it early")
         func watches() async throws {
             let bench = try await Bench()
             let token = makeAPNsToken()
@@ -245,7 +247,7 @@ extension EndToEndTests {
             #expect(await watching.exit() == .status(130))
         }
 
-        @Test("Tokens that died by mistake are valid again after installations restore")
+        @Test("Tokens that were disabled by mistake are valid again after installations restore")
         func restores() async throws {
             let bench = try await Bench()
             let token = makeAPNsToken()

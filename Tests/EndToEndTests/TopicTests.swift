@@ -4,9 +4,9 @@ import Support
 import Testing
 
 extension EndToEndTests {
-    @Suite("A push to an audience topic", .runningStack, .serialized, .timeLimit(.minutes(3)))
+    @Suite("Pushes to an audience topic", .runningStack, .serialized, .timeLimit(.minutes(3)))
     struct TopicTests {
-        /// Messages of FCM's to one topic.
+        /// Returns the messages of FCM to one topic.
         private func messages(_ bench: Bench, to topic: String) async throws -> [JSONValue] {
             try await bench.simulator.received().all
                 .filter { $0.provider == "fcm" && $0.topic == topic && $0.status == 200 }
@@ -51,7 +51,7 @@ extension EndToEndTests {
                 "namespace": "firebase", "updateType": "INCREMENTAL_UPDATE",
             ]
             let stack = bench.stack
-            // A relay may bring it twice.
+            // A relay may produce it twice.
             for _ in 0..<2 {
                 try await stack.kafka.produce(
                     [(bench.app.id, record.text)],
@@ -91,7 +91,7 @@ extension EndToEndTests {
             #expect(atFCM["outcome"] == "delivered")
             #expect(atFCM["provider"] == "fcm")
             #expect(told.count == 3)
-            // What cannot be used is a dead letter, and does not stop the next.
+            // An invalid one is a dead letter, and does not stop the next.
             try await stack.kafka.produce(
                 [("broken-\(version)", #"{"topic":"PUSH_RC","data":{"CONFIG_STATE":1}}"#)],
                 to: stack.topic("PUSH_RC")
@@ -101,7 +101,9 @@ extension EndToEndTests {
             #expect(letter?.header("error.detail")?.contains("data.CONFIG_STATE") == true)
         }
 
-        @Test("A topic that FCM says is gone disables no phone, be its token called the same")
+        @Test(
+            "A topic that FCM reports as gone disables no phone, even one whose token has its name"
+        )
         func gone() async throws {
             let bench = try await Bench()
             let topic = TestEnvironment.unique("topic-")
@@ -130,7 +132,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "Where no answer came, an announcement is sent once more, and another push is in doubt"
+            "Without an answer an announcement is sent once more, and another push is in doubt"
         )
         func unanswered() async throws {
             let bench = try await Bench()
@@ -164,7 +166,7 @@ extension EndToEndTests {
             try await bench.simulator.setRules([])
         }
 
-        @Test("A spread tells a few phones over all of its time, and the topic at once")
+        @Test("A spread reaches a few phones over all of its time, and the topic at once")
         func spread() async throws {
             let bench = try await Bench()
             let topic = TestEnvironment.unique("spread-")
@@ -192,7 +194,7 @@ extension EndToEndTests {
                 times.append(try style.parse(received.at))
             }
             times.sort()
-            // A second between two of them.
+            // There is a second between two of them.
             let span = try #require(times.last).timeIntervalSince(try #require(times.first))
             #expect(span > 4 && span < 9, "\(times)")
             for (earlier, later) in zip(times, times.dropFirst()) {
@@ -200,7 +202,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("Over HTTP too: counted by a dry run, refused beside a selector or a pace")
+        @Test("Over HTTP a topic is counted by a dry run, and refused beside a selector or a pace")
         func overHTTP() async throws {
             let bench = try await Bench()
             func ask(_ fields: JSONObject) async throws -> HTTPAnswer {

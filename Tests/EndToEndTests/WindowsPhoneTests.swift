@@ -12,7 +12,7 @@ extension EndToEndTests {
         .timeLimit(.minutes(2))
     )
     struct WindowsPhoneTests {
-        /// Registers a phone whose channel ends with `rest`; answers its id and the URI.
+        /// Registers a phone whose channel ends with `rest`; returns its id and the URI.
         private func register(
             _ bench: Bench,
             at base: String,
@@ -27,7 +27,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "A toast reaches a phone without any credential; an expired channel is not sent again"
+            "A toast reaches a phone without a credential, and an expired channel is not sent to again"
         )
         func unauthenticated() async throws {
             let bench = try await Bench()
@@ -61,7 +61,7 @@ extension EndToEndTests {
             #expect(reasons.contains { $0.hasPrefix("Suppressed") })
         }
 
-        @Test("An app's certificate opens its authenticated channels")
+        @Test("An app's certificate authenticates its channels")
         func authenticated() async throws {
             let bench = try await Bench()
             let name = "push.example.com"
@@ -91,7 +91,7 @@ extension EndToEndTests {
                 "--private-key-file",
                 files[1]
             )
-            // The dispatcher hears of it by a notification, which no test can wait for.
+            // The dispatcher learns of it by a notification, for which a test cannot wait.
             _ = try await eventually("the certificate is used") {
                 let (id, event) = bench.event(["Mets"])
                 try await bench.stack.send(event)
@@ -104,7 +104,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "An operator may switch MPNS off for an app: its phones are suppressed, with the reason"
+            "MPNS can be switched off for an app, whose phones are then suppressed with the reason"
         )
         func switchedOff() async throws {
             let bench = try await Bench()
