@@ -33,7 +33,7 @@ private final class Shelf: @unchecked Sendable {
 
     func wait(seconds: Int) { self.seconds += seconds }
 
-    /// Readings stay on their way until `release`.
+    /// Makes reads wait until `release`.
     func hold() { held = [] }
 
     func release() {
@@ -53,7 +53,7 @@ private final class Shelf: @unchecked Sendable {
     }
 }
 
-@Suite("Values that are read once and kept for a while", .timeLimit(.minutes(1)))
+@Suite("Cache of values from a store", .timeLimit(.minutes(1)))
 struct CacheTests {
     private func onLoop(
         stale: Duration = .zero,
@@ -75,7 +75,7 @@ struct CacheTests {
         #expect(found == value, sourceLocation: place)
     }
 
-    @Test("A value counts while it is fresh, and is read again after that")
+    @Test("A value is used while it is fresh, and is read again after that")
     func freshness() async throws {
         try await onLoop { shelf in
             #expect(shelf.cache.remembered("key") == nil)
@@ -91,7 +91,7 @@ struct CacheTests {
         }
     }
 
-    @Test("That there is none counts for a moment, and ends with a change")
+    @Test("A missing value is cached for a moment, and until a change")
     func absence() async throws {
         try await onLoop { shelf in
             shelf.value = nil
@@ -105,7 +105,7 @@ struct CacheTests {
         }
     }
 
-    @Test("All who ask at once share a reading, unless it began before a change")
+    @Test("Concurrent callers share a read, unless it began before a change")
     func sharing() async throws {
         try await onLoop { shelf in
             shelf.hold()
@@ -119,20 +119,20 @@ struct CacheTests {
             shelf.release()
             let answers = try await [first, second, third]
             #expect(answers == [1, 1, 2])
-            // What was read before the change is not kept after it.
+            // A value that was read before the change is not cached after it.
             #expect(shelf.cache.remembered("key") == 2)
             #expect(shelf.reads == 2)
         }
     }
 
-    @Test("While the store is away a stale value will do, for its time and no longer")
+    @Test("While the store is unavailable a stale value is used, up to its bound")
     func staleness() async throws {
         try await onLoop(stale: .seconds(60)) { shelf in
             try await expect(1, of: shelf)
             shelf.isFailing = true
             shelf.wait(seconds: 10)
             try await expect(1, of: shelf)
-            // It was found to be away: it is not asked for each call.
+            // The store is known to be unavailable: it is not asked for each call.
             try await expect(1, of: shelf)
             #expect(shelf.reads == 2)
             shelf.isAway = true
@@ -147,7 +147,7 @@ struct CacheTests {
         }
     }
 
-    @Test("What has no time to be stale is never given when its reading fails")
+    @Test("A value that must not be stale is never used when its read fails")
     func noStaleness() async throws {
         try await onLoop { shelf in
             try await expect(1, of: shelf)

@@ -1,8 +1,8 @@
 import EventLoop
 import Testing
 
-@Suite("Deadlines on a wheel", .timeLimit(.minutes(1))) struct DeadlineWheels {
-    @Test("Each is told once, at its tick, and none that was taken away")
+@Suite("Deadline wheel", .timeLimit(.minutes(1))) struct DeadlineWheels {
+    @Test("Each deadline fires once at its tick, and a removed one never fires")
     func deadlines() {
         var wheel = DeadlineWheel(buckets: 4)
         // 1, 5 and 9 share a bucket.
@@ -17,18 +17,18 @@ import Testing
         #expect(wheel.count == 0 && wheel.tick == 9)
     }
 
-    @Test("After a long sleep all that is due comes at once, and nothing else")
+    @Test("After a long sleep all due deadlines fire at once, and no others")
     func sleep() {
         var wheel = DeadlineWheel(buckets: 8)
         for number in 0..<100 { wheel.add(number, due: Int64(number)) }
         #expect(Set(wheel.advance(to: 89)) == Set(0..<90))
         #expect(wheel.count == 10)
-        // What is late already is due at the next tick.
+        // A late deadline is due at the next tick.
         wheel.add(200, due: 3)
         #expect(Set(wheel.advance(to: 90)) == [90, 200])
     }
 
-    @Test("What is due is told in portions, all of it and nothing twice", arguments: [1, 7, 100])
+    @Test("Due deadlines fire in batches, each of them once", arguments: [1, 7, 100])
     func portions(limit: Int) {
         for buckets in [1, 8, 256] {
             var wheel = DeadlineWheel(buckets: buckets)
@@ -37,7 +37,7 @@ import Testing
             while wheel.tick < 15 {
                 let portion = wheel.advance(to: 15, atMost: limit)
                 #expect(portion.count <= limit)
-                // What comes meanwhile has its time.
+                // A deadline that is added meanwhile fires at its time.
                 if told.isEmpty { wheel.add(100, due: 18) }
                 told += portion
             }
@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    @Test("A number may come again")
+    @Test("A number can be used again")
     func again() {
         var wheel = DeadlineWheel(buckets: 8)
         wheel.add(0, due: 3)
@@ -57,7 +57,7 @@ import Testing
         #expect(wheel.advance(to: 5) == [0])
     }
 
-    @Test("Time that stands still or runs back tells nothing")
+    @Test("A clock that stops or goes back fires no deadline")
     func backwards() {
         var wheel = DeadlineWheel(buckets: 8)
         wheel.add(0, due: 3)
@@ -67,7 +67,7 @@ import Testing
     }
 
     @Test(
-        "It agrees with a plain list, whatever is added, taken away and awaited",
+        "The wheel agrees with a plain list, whatever is added, removed and awaited",
         arguments: 1...20
     )
     func plainList(seed: UInt64) {

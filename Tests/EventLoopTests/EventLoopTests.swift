@@ -2,7 +2,7 @@ import EventLoop
 import Glibc
 import Testing
 
-/// An actor that lives on the loop, to ask where its code runs.
+/// An actor on the loop that reports where its code runs.
 private actor Resident {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -19,7 +19,7 @@ private actor Resident {
 
     func seen() -> [String] { calls }
 
-    /// A pipe written to in one callback and read in another.
+    /// Writes to a pipe in one callback and reads from it in another.
     func roundTripThroughPipe() async -> UInt8 {
         var ends: [Int32] = [0, 0]
         unsafe pipe(&ends)
@@ -34,7 +34,7 @@ private actor Resident {
             loop.schedule(after: .milliseconds(1)) {
                 var byte: UInt8 = 42
                 unsafe write(writer, &byte, 1)
-                // The watch is closed before its descriptor, from outside its own callback.
+                // The watch is closed before its descriptor, from outside its callback.
                 self.loop.schedule(after: .milliseconds(20)) {
                     watch.close()
                     close(reader)
@@ -82,7 +82,7 @@ struct EventLoopTests {
         }
     }
 
-    @Test("A task with the loop as preference stays on it, across a sleep too")
+    @Test("A task that prefers the loop stays on it, also across a sleep")
     func preferringTasksStay() async throws {
         try await withLoop { loop in
             let places = await Task(executorPreference: loop) {
@@ -105,7 +105,7 @@ struct EventLoopTests {
         }
     }
 
-    @Test("What is to happen at the end of a turn happens after its jobs")
+    @Test("End-of-turn callbacks run after the jobs of the turn")
     func endOfTurnComesLast() async throws {
         try await withLoop { loop in
             #expect(await Resident(on: loop).endOfTurnOrder() == ["job", "flush"])
@@ -121,7 +121,7 @@ struct EventLoopTests {
         }
     }
 
-    @Test("A stop ends the sleep of a task that nobody cancelled, and lets it sleep no more")
+    @Test("A stop ends the sleep of a task that was not cancelled, and later sleeps end at once")
     func stopEndsSleep() async throws {
         let errors = try await withLoop { loop in
             await withCheckedContinuation {
@@ -141,7 +141,7 @@ struct EventLoopTests {
         #expect(await errors.value == 2)
     }
 
-    @Test("Jobs of many threads all run, and a stop leaves none behind")
+    @Test("Jobs from many threads all run, and a stop leaves no job behind")
     func nothingIsLost() async throws {
         let resident = try await withLoop { loop in
             let resident = Resident(on: loop)
@@ -158,7 +158,7 @@ struct EventLoopTests {
         #expect(!resident.loop.isCurrent)
     }
 
-    @Test("A stop closes watches and timers that were left open")
+    @Test("A stop closes open watches and timers")
     func stopClosesHandles() async throws {
         var ends: [Int32] = [0, 0]
         #expect(unsafe pipe(&ends) == 0)
@@ -175,7 +175,7 @@ struct EventLoopTests {
         }
     }
 
-    @Test("An error of the body comes out of a blocking call")
+    @Test("An error of the body is thrown from a blocking call")
     func blockingThrows() async throws {
         try await withLoop { loop in
             _ = await #expect(throws: CancellationError.self) {
@@ -188,7 +188,7 @@ struct EventLoopTests {
         let loop = try EventLoop(name: "test")
         let (turns, told) = AsyncStream.makeStream(of: Duration.self)
         loop.watchTurns(longerThan: .milliseconds(50)) { told.yield($0) }
-        // Many short turns, then one that blocks.
+        // Many short turns come first, then one that blocks.
         for _ in 0..<20 { try await loop.sleep(for: .milliseconds(1)) }
         loop.execute { usleep(120_000) }
         var first: Duration?
@@ -201,7 +201,7 @@ struct EventLoopTests {
         await loop.stop()
     }
 
-    /// A timer that is started sets libuv's clock.
+    /// Starting a timer updates the clock of libuv.
     @Test func aTurnThatStartsATimerIsTimedFromItsBeginning() async throws {
         try await expectTurn(of: .milliseconds(115), descriptors: 1) { loop in
             usleep(120_000)
@@ -209,7 +209,7 @@ struct EventLoopTests {
         }
     }
 
-    /// libuv looks at the descriptors again, and at its clock, when it was given 1024 of them.
+    /// libuv polls again and updates its clock after it has returned 1024 descriptors.
     @Test func aTurnOfMoreDescriptorsThanLibuvTakesAtOnceIsTimedFromItsBeginning() async throws {
         var limit = rlimit()
         let number = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
@@ -224,7 +224,7 @@ struct EventLoopTests {
         try await expectTurn(of: .milliseconds(190), descriptors: 1040) { _ in usleep(200) }
     }
 
-    /// Each of the descriptors is ready in the same turn, and its callback runs `body` once.
+    /// Makes each of the descriptors ready in the same turn; its callback runs `body` once.
     private func expectTurn(
         of least: Duration,
         descriptors: Int,
@@ -232,7 +232,7 @@ struct EventLoopTests {
     ) async throws {
         let loop = try EventLoop(name: "test")
         let (turns, told) = AsyncStream.makeStream(of: Duration.self)
-        // Readable from the start: they have a byte in them.
+        // They have a byte in them, so they are readable from the start.
         let pipes = (0..<descriptors).map { _ in
             var ends: [Int32] = [0, 0]
             var byte: UInt8 = 1
@@ -251,7 +251,7 @@ struct EventLoopTests {
                 watch?.interest = .readable
             }
         }
-        // The turn that made the watches may be told, too.
+        // The turn that made the watches may be reported, too.
         for await turn in turns where turn >= least { break }
         await loop.stop()
         for (reader, writer) in pipes {

@@ -3,16 +3,16 @@ import Testing
 
 @testable import EventLoop
 
-/// What happened, in its order. Confined to the loop.
+/// Events in their order. Confined to the loop.
 private final class Diary: @unchecked Sendable {
     private(set) var lines: [String] = []
 
     func note(_ line: String) { lines.append(line) }
 }
 
-@Suite("Owners share a loop", .timeLimit(.minutes(1)))
+@Suite("Fair turns of owners on a loop", .timeLimit(.minutes(1)))
 struct FairTurnsTests {
-    @Test("Owners have their turns one after the other, each its first first")
+    @Test("Owners take turns one after the other, each in its own order")
     func line() {
         var line = FairLine<Int>()
         for number in 1...3 { line.append(number, of: "a") }
@@ -28,7 +28,7 @@ struct FairTurnsTests {
         #expect(line.isEmpty)
     }
 
-    @Test("One owner's many pieces of work wait behind each other, another's only for one slice")
+    @Test("The work of one owner waits for its own, and that of another owner for only one slice")
     func turns() async throws {
         let loop = try EventLoop(name: "turns")
         let diary = Diary()
@@ -49,7 +49,7 @@ struct FairTurnsTests {
         await loop.stop()
     }
 
-    @Test("New work begins at once, or waits where its owner has something waiting, within bounds")
+    @Test("New work begins at once, or waits within bounds if its owner has work waiting")
     func begin() async throws {
         let loop = try EventLoop(name: "turns")
         var bounds = FairTurns.Bounds()
@@ -72,7 +72,7 @@ struct FairTurnsTests {
         await loop.stop()
     }
 
-    @Test("What waits to begin for too long is to come again")
+    @Test("Work that waits too long to begin is refused, to be retried")
     func patience() async throws {
         let loop = try EventLoop(name: "turns")
         var bounds = FairTurns.Bounds()
@@ -90,7 +90,7 @@ struct FairTurnsTests {
         await loop.stop()
     }
 
-    @Test("Work that blocks runs two at a time, and one owner's line does not hold up another's")
+    @Test("Blocking work runs two at a time, and one owner's queue does not delay another")
     func pool() async throws {
         let loop = try EventLoop(name: "pool")
         let diary = Diary()
@@ -121,7 +121,7 @@ struct FairTurnsTests {
     }
 }
 
-/// Holds threads up until it is open.
+/// Blocks threads until it is open.
 private final class Gate: Sendable {
     private let isOpen = Atomic<Bool>(false)
 

@@ -3,7 +3,7 @@ import Glibc
 import Synchronization
 import Testing
 
-/// Two of these live on one loop, or on two.
+/// Two of these are on one loop, or on two.
 private actor Counter {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -18,7 +18,7 @@ private actor Counter {
         return count
     }
 
-    /// A hundred calls, and the queue trips of its loop meanwhile.
+    /// Makes a hundred calls and returns the queue trips of its loop meanwhile.
     func tripsOfCalls(to other: Counter) async -> Int {
         let before = loop.queueTrips
         for _ in 0..<100 { _ = await other.increment() }
@@ -32,10 +32,10 @@ private func stop(_ loops: EventLoop...) async {
     for loop in loops { await loop.stop() }
 }
 
-/// What the whole project stands on: how jobs run, how thousands wait, how a loop ends.
-@Suite("What a loop promises", .timeLimit(.minutes(2)))
+/// The project depends on these: how jobs run, how thousands wait, how a loop ends.
+@Suite("Promises of a loop", .timeLimit(.minutes(2)))
 struct PromiseTests {
-    @Test("a hop within a loop costs no queue trip")
+    @Test("A hop within a loop costs no queue trip")
     func hopsAreFree() async throws {
         let loop = try EventLoop(name: "hops")
         let (one, other) = (Counter(on: loop), Counter(on: loop))
@@ -45,7 +45,9 @@ struct PromiseTests {
         await stop(loop)
     }
 
-    @Test("a helper and an immediate task cost no queue trip; a child task does, and stays")
+    @Test(
+        "A helper or an immediate task costs no queue trip, a child task does, and all stay on the loop"
+    )
     func helpersAreFree() async throws {
         let loop = try EventLoop(name: "helpers")
         let (free, children, places) = await Task(executorPreference: loop) {
@@ -62,28 +64,28 @@ struct PromiseTests {
             return (free, loop.queueTrips - before, places)
         }.value
         #expect(free == 0)
-        // Five each with Swift 6.3: an immediate task is the cheap one.
+        // There are five each with Swift 6.3, where an immediate task is cheaper.
         #expect(children >= 10)
         #expect(places == Array(repeating: true, count: 12))
         await stop(loop)
     }
 
-    @Test("a hop to another loop and back costs each one trip")
+    @Test("A hop to another loop and back costs each one trip")
     func hopsBetweenLoops() async throws {
         let (here, there) = (try EventLoop(name: "here"), try EventLoop(name: "there"))
         let (one, other) = (Counter(on: here), Counter(on: there))
         let trips = await Task(executorPreference: here) { await one.tripsOfCalls(to: other) }.value
-        // This also shows that the count counts.
+        // This also shows that trips are counted.
         #expect(trips >= 100)
         #expect(trips < 250)
         #expect(await other.count == 100)
         await stop(here, there)
     }
 
-    @Test("loops of one process do not get in each other's way")
+    @Test("Loops of one process do not block each other")
     func loopsAreIndependent() async throws {
         let loops = try (0..<4).map { try EventLoop(name: "loop-\($0)") }
-        // The first is held up for as long as the others work.
+        // The first is blocked for as long as the others work.
         let gate = Gate()
         loops[0].execute { gate.wait() }
         for loop in loops.dropFirst() {
@@ -97,7 +99,7 @@ struct PromiseTests {
         #expect(loops.allSatisfy { !$0.hasLeftovers })
     }
 
-    @Test("ten thousand sleepers share one timer, and all wake, none early")
+    @Test("Ten thousand sleepers share one timer, and each wakes at its time")
     func sleepersShareATimer() async throws {
         let loop = try EventLoop(name: "sleepers")
         let clock = ContinuousClock()
@@ -122,7 +124,7 @@ struct PromiseTests {
         await stop(loop)
     }
 
-    @Test("sleepers that are cancelled leave nothing, and those among them wake")
+    @Test("Cancelled sleepers leave nothing behind, and the other sleepers still wake")
     func cancelledSleepersLeaveNothing() async throws {
         let loop = try EventLoop(name: "cancelled")
         let (kept, cancelled, left) = await Task(executorPreference: loop) {
@@ -152,7 +154,7 @@ struct PromiseTests {
         await stop(loop)
     }
 
-    @Test("a stop leaves nothing registered, whatever there was")
+    @Test("A stop unregisters everything")
     func stopLeavesNothing() async throws {
         var ends: [Int32] = [0, 0]
         #expect(unsafe pipe(&ends) == 0)
@@ -181,20 +183,20 @@ struct PromiseTests {
                 continuation.resume(returning: loop.openHandles - before)
             }
         }
-        // All the sleepers have one.
+        // All the sleepers share one.
         #expect(handles == 7)
         await stop(loop)
         #expect(!loop.hasLeftovers)
         #expect(told.value == 100)
     }
 
-    @Test("a task that hops on and on when the loop stops gets to its end, and so does the stop")
+    @Test("A task that keeps hopping during a stop gets to its end, and the stop ends")
     func stopLetsHopsEnd() async throws {
         let loop = try EventLoop(name: "hopper")
         let ended = Tally()
         let task = Task(executorPreference: loop) {
             try? await loop.sleep(for: .seconds(3600))
-            // More than the rounds of one drain.
+            // These are more than the rounds of one drain.
             for _ in 0..<100 { await Task.yield() }
             ended.increment()
         }
@@ -205,7 +207,7 @@ struct PromiseTests {
         #expect(!loop.hasLeftovers)
     }
 
-    @Test("what opens handles, blocks or sleeps again while the loop stops ends all the same")
+    @Test("A task that opens handles, blocks or sleeps during a stop still ends")
     func stopEndsWhatBeginsDuringIt() async throws {
         let loop = try EventLoop(name: "beginner")
         let told = Tally()
@@ -231,7 +233,7 @@ struct PromiseTests {
         }
     }
 
-    @Test("a timer for longer than there is time waits for ever")
+    @Test("A timer beyond the range of time never fires")
     func timersWithoutAnEnd() async throws {
         let loop = try EventLoop(name: "for-ever")
         let told = Tally()
@@ -245,11 +247,11 @@ struct PromiseTests {
         #expect(told.value == 0)
     }
 
-    @Test("short turns are not told, however many")
+    @Test("Short turns are not reported, however many there are")
     func shortTurnsAreNotTold() async throws {
         let loop = try EventLoop(name: "short")
         let told = Tally()
-        // Generous, as the machine may be busy: the turns take microseconds.
+        // The bound is generous, as the machine may be busy: the turns take microseconds.
         loop.watchTurns(longerThan: .seconds(20)) { _ in told.increment() }
         for _ in 0..<50 { try await loop.sleep(for: .milliseconds(1)) }
         await stop(loop)
@@ -257,7 +259,7 @@ struct PromiseTests {
     }
 }
 
-/// Holds up a thread until it is opened.
+/// Blocks a thread until it is opened.
 private final class Gate: Sendable {
     private let isOpen = Atomic<Bool>(false)
 

@@ -2,7 +2,7 @@ import EventLoop
 import Glibc
 import Testing
 
-/// Two ends of a TCP connection on the loopback; `nil` where the machine refuses one.
+/// Makes the two ends of a TCP connection on the loopback; `nil` if the machine refuses one.
 private func connectedPair() -> (ours: Int32, peers: Int32)? {
     let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
     defer { close(listener) }
@@ -22,7 +22,7 @@ private func connectedPair() -> (ours: Int32, peers: Int32)? {
     return (ours, accept(listener, nil, nil))
 }
 
-/// Reads two bytes an event, and says how the connection ended.
+/// Reads two bytes per event, and reports how the connection ended.
 private actor SlowReader {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -47,22 +47,22 @@ private actor SlowReader {
                 continuation.resume(returning: (count, taken == 0 ? 0 : errno))
             }
             watch.interest = .readable
-            // It is closed before its descriptor, from outside its callback.
+            // The watch is closed before its descriptor, from outside its callback.
             loop.schedule(after: .milliseconds(500)) { watch.close() }
         }
     }
 }
 
-@Suite("A connection that is reset", .timeLimit(.minutes(1)))
+@Suite("Connections that are reset", .timeLimit(.minutes(1)))
 struct ResetTests {
-    @Test("what came before the reset is read, and then the reset is met, not waited for")
+    @Test("Bytes from before a reset are read, and then the reset is reported without a wait")
     func dataThenReset() async throws {
         let loop = try EventLoop(name: "reset")
         let pair = try #require(connectedPair())
         let (ours, peers) = (pair.ours, pair.peers)
         var text: [UInt8] = Array("goodbye!".utf8)
         _ = unsafe send(peers, &text, text.count, 0)
-        // What the peer has not read makes its close a reset.
+        // Unread bytes make the peer's close a reset.
         _ = unsafe send(ours, &text, 1, 0)
         var readable = pollfd(fd: peers, events: Int16(POLLIN), revents: 0)
         unsafe poll(&readable, 1, 1000)

@@ -2,7 +2,7 @@ import Testing
 
 @testable import EventLoop
 
-/// Who asks by it, on a loop.
+/// A caller on a loop.
 private actor Asker {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -14,7 +14,7 @@ private actor Asker {
 
     init(on loop: EventLoop) { self.loop = loop }
 
-    /// The answer takes so many turns of the queue.
+    /// Returns the answer after this number of turns of the queue.
     func answer(after turns: Int) async throws -> Int {
         if let flight { return try await flight.wait() }
         let flight = SingleFlight<Int>(on: loop, atMost: .seconds(30), orElse: CancellationError())
@@ -36,14 +36,14 @@ private actor Asker {
     }
 }
 
-@Suite("A question that many share", .timeLimit(.minutes(1)))
+@Suite("Single flight", .timeLimit(.minutes(1)))
 struct SingleFlightTests {
-    @Test("Whoever asks has the answer, also where his task does not prefer the loop")
+    @Test("Each caller gets the answer, also if its task does not prefer the loop")
     func everybodyIsTold() async throws {
         let loop = try EventLoop(name: "flight")
         let asker = Asker(on: loop)
         for round in 0..<400 {
-            // A task of the global pool: each of its hops to the loop is a turn in the queue.
+            // Each hop of a task of the global pool to the loop is a turn in the queue.
             let answers = try await withThrowingTaskGroup(of: Int.self) { group in
                 for _ in 0..<8 {
                     group.addTask { try await asker.answer(after: round % 3) }

@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Stop clock", .timeLimit(.minutes(1)))
 struct StopClockTests {
-    @Test("A drain has its usual time, and a share of what remains once the process stops")
+    @Test("A drain has its usual time, and a share of the remaining time once the process stops")
     func limits() {
         let (clock, now) = (StopClock(), ContinuousClock.now)
         #expect(clock.limit(.seconds(10), share: 0.5, at: now) == .seconds(10))
@@ -17,7 +17,7 @@ struct StopClockTests {
         #expect(clock.hasPassed(share: 0.25, at: now + .seconds(3)))
     }
 
-    @Test("The first stop counts")
+    @Test("The first stop sets the clock")
     func first() {
         let (clock, now) = (StopClock(), ContinuousClock.now)
         clock.begin(within: .seconds(4), at: now)
