@@ -36,15 +36,15 @@ let package = Package(
             path: "Rooms/HTTP2",
             swiftSettings: settings
         ),
-        // Of the server only what reads HTTP/1.1, by links to those files: it needs no loop, no TLS
-        // and no socket, and its names are internal to the room.
+        // Only the HTTP/1.1 parser of the server, by links to those files: it needs no loop, no TLS
+        // and no socket, and its names are internal to the module.
         .target(
             name: "HTTP1",
             dependencies: ["JSON"],
             path: "Sources/HTTP1",
             swiftSettings: settings + [.unsafeFlags(["-enable-testing"])]
         ),
-        // Of the door only what reads a stranger's body for who he says he is.
+        // Only the part of the gateway that reads the caller from an unauthenticated body.
         .target(
             name: "Credentials",
             dependencies: ["JSON"],
@@ -80,8 +80,8 @@ let package = Package(
             path: "Rooms/JSONSchema",
             swiftSettings: settings
         ),
-        // Of the two modules that reach the database only what needs none, by links to those files:
-        // what is bound, and what is compiled.
+        // Only the parts of the two database modules that need no database, by links to those
+        // files: bound values, and compiled conditions.
         .target(
             name: "Postgres",
             dependencies: ["JSON"],
@@ -100,8 +100,8 @@ let package = Package(
             path: "Rooms/PushEvents",
             swiftSettings: settings
         ),
-        // Of the providers only what reads their answers, and of the transport only what an answer
-        // is, by links to those files: neither needs a socket.
+        // Only the answer parsers of the providers, and of the transport only the response, by
+        // links to those files: neither needs a socket.
         .target(
             name: "HTTPTransport",
             path: "Sources/HTTPTransport",
@@ -113,8 +113,8 @@ let package = Package(
             path: "Sources/PushProviders",
             swiftSettings: settings + [.unsafeFlags(["-enable-testing"])]
         ),
-        // Of the service of secure payloads only what reads bodies, and makes messages of them, by
-        // links to those files.
+        // Only the part of the secure payload service that reads bodies and makes messages of them,
+        // by links to those files.
         .target(
             name: "SecurePayload",
             dependencies: ["JSON", "PushCore"],

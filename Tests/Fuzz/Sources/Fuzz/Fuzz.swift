@@ -1,9 +1,9 @@
 internal import Glibc
 
-// Runs one fuzz target under libFuzzer, which brings the `main`: `Fuzz TARGET [its arguments]`.
+// Runs one fuzz target under libFuzzer, which has the `main`: `Fuzz TARGET [its arguments]`.
 //
-// A target gives bytes that a stranger could have sent to a room, and checks what the room promises
-// about any bytes. A promise that does not hold ends the process, and libFuzzer keeps the bytes.
+// A target passes bytes that an attacker could have sent to a module, and checks the module's
+// promises for any bytes. A broken promise ends the process, and libFuzzer stores the bytes.
 
 private enum Target: String, CaseIterable {
     case http1
@@ -19,20 +19,20 @@ private enum Target: String, CaseIterable {
     case schemas
 }
 
-/// Where a process that libFuzzer starts finds the target's name.
+/// The variable from which a child process of libFuzzer gets the target's name.
 private let inheritance = "CARILLON_FUZZ_TARGET"
 
 /// Set once, before the first input.
 nonisolated(unsafe) private var target = Target.json
 
-/// Takes the target's name out of the arguments; called once by libFuzzer.
+/// Takes the target's name from the arguments; called once by libFuzzer.
 @_cdecl("LLVMFuzzerInitialize")
 func initialize(
     _ count: UnsafeMutablePointer<Int32>,
     _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>>
 ) -> Int32 {
     let name = CommandLine.arguments.dropFirst().first ?? ""
-    // libFuzzer runs itself again to merge, with its own arguments alone.
+    // libFuzzer starts itself again to merge, with its own arguments only.
     let inherited = unsafe getenv(inheritance).map { unsafe String(cString: $0) } ?? ""
     if let named = Target(rawValue: inherited) {
         unsafe target = named
@@ -70,12 +70,13 @@ func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> Int32 {
     return 0
 }
 
-/// Ends the process where a promise does not hold, saying which.
+/// Ends the process with the promise if it is broken.
 func require(_ holds: Bool, _ promise: @autoclosure () -> String) {
     if !holds { fatalError(promise()) }
 }
 
-/// Runs it, and again where it took longer than so many bytes may: a busy machine is no hostile input.
+/// Runs the body, and again if it exceeded the time for this many bytes: a busy machine is not a
+/// hostile input.
 func within(_ count: Int, _ body: () -> Void) {
     let bound = Duration.milliseconds(2) + .microseconds(4 * count)
     for _ in 0..<5 where processorTime(body) < bound { return }

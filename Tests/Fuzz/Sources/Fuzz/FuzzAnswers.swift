@@ -4,12 +4,12 @@ internal import PushCore
 
 @testable internal import PushProviders
 
-/// An answer of a provider or of its token endpoint, whatever it says, is one outcome with words and
-/// numbers within their bounds, on which nothing that is reckoned afterwards can break, and is read as
-/// quickly as its bytes allow.
+/// Fuzzes answers of a provider or of its token endpoint. Each is one outcome with texts and
+/// numbers within their bounds, with which all later arithmetic is safe, and is parsed in time
+/// linear in its bytes.
 ///
-/// The first line is a letter for who answers (A, F, W, M, O) and the status; then come headers, a line
-/// each, an empty line, and the body.
+/// The first line is a letter for the sender (A, F, W, M, O) and the status; then come headers, a
+/// line each, an empty line, and the body.
 func fuzzAnswers(_ bytes: [UInt8]) {
     guard let (who, response) = readAnswer(bytes) else { return }
     for now in [Instant(milliseconds: 1_700_000_000_000), .earliest, .latest] {
@@ -67,7 +67,7 @@ private func judge(_ answer: ProviderAnswer, _ now: Instant) {
     require(answer.reason?.utf8.count ?? 0 <= 200, "a reason of any length")
     require(answer.providerMessageID?.utf8.count ?? 0 <= 300, "an id of any length")
     judge(answer.outcome, now)
-    // What the dispatcher makes of it.
+    // The dispatcher's decision follows.
     for (overwrites, jitter) in [(false, 0.0), (true, 0.999)] {
         var attempts = DeliveryAttempts(attempts: 3, unanswered: 0)
         let decision = attempts.finished(

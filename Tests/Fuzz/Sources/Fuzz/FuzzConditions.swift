@@ -4,12 +4,12 @@ internal import RegularExpressions
 
 @testable internal import RemoteConfig
 
-/// Whatever a publisher or an app instance writes is read in the time that its bytes allow; a condition
-/// that is taken is given back as one that is read as the same, and comes to something; a pattern that
-/// is taken is searched for within its budget.
+/// Fuzzes the input of publishers and app instances. It is parsed in time linear in its bytes; an
+/// accepted condition is written as one that is parsed as the same, and has a result; a search for
+/// an accepted pattern stays within its budget.
 ///
-/// The first byte says what the rest is: an expression, a pattern (and after a line end the text), a
-/// template, or a fetch.
+/// The first byte says what the rest is: an expression, a pattern (and after a line end the text),
+/// a template, or a fetch.
 func fuzzConditions(_ bytes: [UInt8]) {
     guard let kind = bytes.first else { return }
     let rest = Array(bytes.dropFirst())
@@ -24,7 +24,7 @@ func fuzzConditions(_ bytes: [UInt8]) {
 }
 
 private let digest: Digest = { message in
-    // Any will do here; a hash of no library.
+    // Any hash is good enough here.
     var state: UInt64 = 14_695_981_039_346_656_037
     for byte in message { state = (state ^ UInt64(byte)) &* 1_099_511_628_211 }
     return (0..<32).map { UInt8(truncatingIfNeeded: state >> (UInt64($0 % 8) * 8)) }
@@ -37,7 +37,7 @@ private let instance = """
     analytics_user_properties:{"a":"31"}}
     """
 
-/// One search takes so long at most, a slow machine and the sanitizers allowed for.
+/// The maximum duration of one search, with a slow machine and the sanitizers allowed for.
 private let searchTime = Duration.milliseconds(500)
 
 private func fuzzExpression(_ text: String) {
@@ -97,7 +97,7 @@ private func fuzzTemplate(_ json: JSONValue) {
 private func fuzzFetch(_ bytes: [UInt8]) {
     within(bytes.count) { _ = try? ConfigFetch(body: bytes) }
     within(bytes.count) { _ = try? RelaxedJSON.parse(bytes) }
-    // What is JSON is read the same whichever way.
+    // Both parsers must read JSON the same.
     if let strict = try? JSONValue.parse(bytes, maximumDepth: 16),
         case .object(let members) = strict,
         let relaxed = try? RelaxedJSON.parse(bytes)

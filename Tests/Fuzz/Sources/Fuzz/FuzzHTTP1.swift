@@ -1,9 +1,9 @@
 @testable internal import HTTP1
 
-/// However the bytes are cut, the parser tells the same events; it never holds more than a head
-/// beside the body that it was allowed, and it ends at the first failure.
+/// Fuzzes the HTTP/1.1 parser. It gives the same events however the bytes are split, never buffers
+/// more than a head beside the allowed body, and ends at the first failure.
 ///
-/// One input in 32 is fed many times over, as a client that pipelines without end does.
+/// One input in 32 is repeated many times, as a client that pipelines without end does.
 func fuzzHTTP1(_ bytes: [UInt8]) {
     var bytes = bytes
     var random = Splitmix(seed: bytes)

@@ -1,12 +1,11 @@
 internal import HTTP2
 
-/// However the bytes are cut, the session tells the same events; a stream opens once, closes at
-/// most once and tells nothing after that; what the session wants to send stays in proportion to
-/// what came in and what it was given to answer; answers, resets and GOAWAY at any moment hurt it
-/// not.
+/// Fuzzes the HTTP/2 session. It gives the same events however the bytes are split; a stream opens
+/// once, closes at most once and has no events after that; its output stays in proportion to its
+/// input and the responses; responses, resets and GOAWAY are harmless at any moment.
 ///
 /// A first byte of 1 says that the rest is a script of frames (`FrameScript`), anything else that
-/// the bytes are what the client sends after its preface.
+/// the bytes follow the client's preface.
 func fuzzHTTP2(_ bytes: [UInt8]) {
     let sent =
         HTTP2.clientPreface + (bytes.first == 1 ? FrameScript.frames(bytes.dropFirst()) : bytes)
@@ -15,8 +14,8 @@ func fuzzHTTP2(_ bytes: [UInt8]) {
         let pieces = cut.cut(sent)
         _ = Conversation(answers: true).run(pieces)
         let told = Conversation(answers: false).run(pieces)
-        // libnghttp2 counts a CONTINUATION once for each piece that its first bytes come in, and
-        // gives up at nine. After a GOAWAY it reads on to the end of a piece, and then no more.
+        // libnghttp2 counts a CONTINUATION once for each piece in which its first bytes arrive, and
+        // stops at nine. After a GOAWAY it reads to the end of a piece, and then no more.
         if told.contains(.error(continuationsAreTooMany)) { continue }
         let isSame =
             told == whole || (containsGoaway(sent) && whole.starts(with: told.dropLast()))
@@ -59,8 +58,8 @@ private final class Conversation {
     private let answers: Bool
     private var streams: [Int32: StreamState] = [:]
     private var told: [Told] = []
-    /// Bodies until they are whole: where DATA is cut, and how much of a wrong body is told,
-    /// depend on the network.
+    /// Collects bodies until they are complete, as the cuts of DATA, and how much of a wrong body
+    /// is reported, depend on the network.
     private var bodies: [Int32: [UInt8]] = [:]
     private var received = 0
     private var given = 0
@@ -145,7 +144,7 @@ private final class Conversation {
 
     private func isOpen(_ stream: Int32) -> Bool { streams[stream] == .told }
 
-    /// Does what a server may do to a stream; which, the stream's number says.
+    /// Acts on a stream as a server may; the stream's number selects the action.
     private func answer(_ stream: Int32) {
         do throws(HTTP2SessionError) {
             switch stream % 16 {
@@ -173,8 +172,8 @@ private final class Conversation {
             let bytes = session.drain(limit: 1024)
             guard !bytes.isEmpty else { break }
             drained += bytes.count
-            // The shortest frame that makes us say something has 9 bytes, what we say to it 17;
-            // a GOAWAY may carry a text.
+            // The shortest frame that causes output has 9 bytes, the output to it 17; a GOAWAY may
+            // have a text.
             require(drained <= 4096 + given + 20 * received, "it sends \(drained) bytes")
         }
         takeEvents()
@@ -182,7 +181,7 @@ private final class Conversation {
 }
 
 extension [UInt8] {
-    /// `withUnsafeBytes`, for a body that throws errors of our own.
+    /// Calls `withUnsafeBytes` with a body that throws errors of our own.
     fileprivate func withUnsafeBytesOrError<Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Void
     ) throws(Failure) {

@@ -1,8 +1,8 @@
 internal import JSON
 
-/// What is taken can be written, and what was written reads as the same value and is written the
-/// same way again. What is refused is refused at a place within the text. Reading in place and
-/// passing over take and refuse the same as the tree, alike.
+/// Fuzzes the JSON parser. An accepted text can be written, and the result is parsed as the same
+/// value and written the same again. A refused text is refused with a position within it. Reading
+/// in place and skipping accept and refuse the same as the tree.
 func fuzzJSON(_ bytes: [UInt8]) {
     let value: JSONValue
     let (walked, walkError) = readInPlace(bytes, walk)
@@ -42,7 +42,7 @@ private func readInPlace(
     }
 }
 
-/// The tree, built out of a reader's typed reads.
+/// Builds the tree from a reader's typed reads.
 private func walk(_ reader: inout JSONReader) throws(JSONError) -> JSONValue {
     switch reader.kind {
     case .object:

@@ -1,8 +1,8 @@
 internal import Credentials
 internal import JSON
 
-/// An object whose keys a stranger chose has each of them once, byte by byte, finds and gives up each,
-/// and all of that takes no more time than its bytes allow, whatever they are.
+/// Fuzzes objects with hostile keys. Each key exists once, byte by byte, can be found and removed,
+/// in time linear in the bytes.
 func fuzzKeys(_ bytes: [UInt8]) {
     guard let first = bytes.first else { return }
     var keys: [String] = []
@@ -34,7 +34,8 @@ func fuzzKeys(_ bytes: [UInt8]) {
 
 private let names: [StaticString] = ["_ApplicationId", "_MasterKey", "_JavaScriptKey", "a"]
 
-/// What is read of who calls is what the tree would say, from the same bodies, and as quickly.
+/// Fuzzes the caller in a body. It is the same as the tree's, for the same bodies, and is read as
+/// quickly.
 func fuzzCredentials(_ bytes: [UInt8]) {
     let object =
         (try? JSONValue.parse(

@@ -4,10 +4,11 @@ internal import PushEvents
 
 private let topics = KafkaTopics()
 
-/// A Kafka record of any bytes is a push that stays the same when it is written and read again, or a
-/// dead letter whose headers are of bounded length; either way as quickly as its bytes allow.
+/// Fuzzes Kafka records. Any bytes are a push that stays the same when it is written and parsed
+/// again, or a dead letter whose headers have a bounded length, in time linear in the bytes.
 ///
-/// Headers come first, a line each, then an empty line, and the value; what begins with `{` has none.
+/// Headers come first, a line each, then an empty line, and the value; an input that begins with
+/// `{` has no headers.
 func fuzzRecords(_ bytes: [UInt8]) {
     var record = readRecord(bytes)
     for topic in [topics.pushRequests, topics.pushRC] {
@@ -50,7 +51,7 @@ private func readRecord(_ bytes: [UInt8]) -> IncomingRecord {
     )
 }
 
-/// As long as what it hashes, so that no two inputs of a run are taken for the same by accident.
+/// As long as its input, so that two inputs of a run are never equal by accident.
 private let digest: Digest = { bytes in
     var random = Splitmix(seed: bytes)
     return (0..<32).map { _ in UInt8(truncatingIfNeeded: random.next()) }
@@ -58,7 +59,7 @@ private let digest: Digest = { bytes in
 
 private func judge(_ event: PushEvent, _ now: Instant) {
     let id = event.pushID(digest: digest)
-    // An envelope may leave the source out, and both may be longer there than in a request.
+    // An envelope may omit the source, and both may be longer there than in a request.
     guard [event.source, event.eventID].allSatisfy({ (1...256) ~= $0.utf8.count }) else { return }
     let again = PushEvent.encode(
         event.object,

@@ -1,8 +1,8 @@
 internal import JSON
 internal import JSONSchema
 
-/// Whatever is declared as a schema is read or refused, and whatever is checked by it is taken or
-/// refused, in bounded time; the answer to the same is the same, and no schema takes less than itself.
+/// Fuzzes schemas and values. Any schema is parsed or refused, and any value accepted or refused by
+/// it, in bounded time; the result is reproducible, and every schema is compatible with itself.
 ///
 /// The input is a schema in one line, then a value.
 func fuzzSchemas(_ bytes: [UInt8]) {
@@ -22,5 +22,5 @@ func fuzzSchemas(_ bytes: [UInt8]) {
     require(time < checkTime, "a schema and its value take \(time)")
 }
 
-/// One check's budgets take so long at most, a slow machine and the sanitizers allowed for.
+/// The maximum duration of one check's budgets, with a slow machine and the sanitizers allowed for.
 private let checkTime = Duration.seconds(4)

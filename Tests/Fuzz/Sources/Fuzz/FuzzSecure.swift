@@ -3,12 +3,12 @@ internal import PushCore
 
 @testable internal import SecurePayload
 
-/// Whatever a backend or a device writes of secure payloads is read or refused by name; content that is
-/// taken is rung for by a push that can be sent, whose messages hold nothing of it; and a device is its
-/// caller's alone.
+/// Fuzzes the input of backends and devices for secure payloads. It is parsed or refused by name;
+/// accepted content leads to a push that can be sent and does not contain it; and a device belongs
+/// to its caller.
 ///
-/// The first byte says what the rest is: content, a device's registration, or what a reader proves
-/// himself by.
+/// The first byte says what the rest is: content, a device's registration, or a reader's
+/// credential.
 func fuzzSecure(_ bytes: [UInt8]) {
     guard let kind = bytes.first else { return }
     let rest = Array(bytes.dropFirst())

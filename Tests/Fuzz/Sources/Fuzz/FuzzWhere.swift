@@ -4,12 +4,12 @@ internal import WhereSQL
 
 @testable internal import Postgres
 
-/// A condition is refused with an error that holds no value, or it becomes SQL in which nothing is
-/// from outside: every word and every text of it is one that the compiler knows, all parentheses
-/// close, and each parameter is bound, used, and can be sent.
+/// Fuzzes conditions. Each is refused with an error that contains no value, or becomes SQL without
+/// any text from outside: every word and string of it is one that the compiler knows, all
+/// parentheses close, and each parameter is bound, used, and can be sent.
 ///
-/// An input whose first byte is odd is taken as a script, which makes conditions that are read more
-/// often than those of chance.
+/// An input whose first byte is odd is a script, which makes conditions that are accepted more
+/// often than random ones.
 func fuzzWhere(_ bytes: [UInt8]) {
     let value: JSONValue
     if let first = bytes.first, first & 1 == 1 {
@@ -45,7 +45,7 @@ func fuzzWhere(_ bytes: [UInt8]) {
 
 private func check(_ sql: String, _ order: String, _ parameters: [PostgresValue]) {
     require(sql.utf8.count <= 256 * 1024, "\(sql.utf8.count) bytes of SQL")
-    // What one statement can be given.
+    // The maximum of one statement.
     require(parameters.count <= 65_535, "\(parameters.count) parameters")
     var used = Set([1])
     for text in [sql, order] { scan(text, &used) }
@@ -57,7 +57,7 @@ private func check(_ sql: String, _ order: String, _ parameters: [PostgresValue]
     }
 }
 
-/// Reads SQL as Postgres would, word by word.
+/// Scans SQL as Postgres would, word by word.
 private func scan(_ sql: String, _ used: inout Set<Int>) {
     let bytes = Array(sql.utf8)
     var index = 0

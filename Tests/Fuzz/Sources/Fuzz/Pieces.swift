@@ -1,5 +1,5 @@
-/// Ways to cut the same bytes into pieces, as a network might. The cuts depend on the bytes alone,
-/// so that an input that failed once fails again.
+/// Ways to split the same bytes into pieces, as a network might. The cuts depend on the bytes only,
+/// so that a failed input fails again.
 enum Pieces: CaseIterable {
     case single
     case few

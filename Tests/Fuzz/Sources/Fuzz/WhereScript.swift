@@ -1,7 +1,7 @@
 internal import JSON
 
-/// Turns bytes into conditions that have the form of such: each byte decides one thing, and where
-/// there are none left, everything is the simplest.
+/// Turns bytes into well-formed conditions: each byte makes one decision, and without bytes left
+/// every decision is the simplest.
 struct WhereScript {
     private var rest: ArraySlice<UInt8>
     private var made = 0

@@ -1,9 +1,10 @@
-/// In the place of the server's: the parser makes requests, and knows nobody who waits for answers.
+/// Replaces the server's type: the parser makes requests, and has no clients that wait for
+/// responses.
 package final class ClientPresence: Sendable {
     package static let always = ClientPresence()
 }
 
-/// The same, of a body's share of a budget.
+/// Replaces the server's type for a body's share of a budget.
 final class BudgetedBody: Sendable {
     func drop() {}
 }
