@@ -3,9 +3,9 @@ import Testing
 
 @testable import Gateway
 
-@Suite("What the audit says of a batch", .timeLimit(.minutes(1)))
+@Suite("Audit entries of a batch", .timeLimit(.minutes(1)))
 struct AuditTests {
-    @Test("A batch is told by how many of its items went each route, and by no more than a bound")
+    @Test("An entry has the number of items for each route, within a bound")
     func batchesAreCounted() {
         var actions = BatchedActions()
         #expect(actions.json == [:])

@@ -11,7 +11,9 @@ import Testing
 
 @Suite(.timeLimit(.minutes(1)))
 struct LeanCloudCredentialTests {
-    @Test("The app key proves a client, the master key a master, under the old names too")
+    @Test(
+        "The app key authenticates a client and the master key a master, also under the old names"
+    )
     func keysProveTheirRights() throws {
         let client = try LeanCloudCredential(headers: ["X-LC-Id": "shop", "X-LC-Key": "appkey"])
         #expect(client.rights == .client)
@@ -28,7 +30,7 @@ struct LeanCloudCredentialTests {
         #expect(!master.isProved(by: "masterkey,master"))
     }
 
-    @Test("A signature proves the key without carrying it, for either key")
+    @Test("A signature proves either key without sending it")
     func signaturesProveTheirKey() throws {
         let client = try LeanCloudCredential(
             headers: [
@@ -64,7 +66,7 @@ struct LeanCloudCredentialTests {
         #expect(throws: Refusal.unauthorized) { try LeanCloudCredential(headers: headers) }
     }
 
-    @Test("A signature in upper-case hex proves nothing")
+    @Test("A signature in upper-case hex is not accepted")
     func upperCaseHexProvesNothing() throws {
         let credential = try LeanCloudCredential(
             headers: [
@@ -75,11 +77,11 @@ struct LeanCloudCredentialTests {
     }
 }
 
-@Suite("What Carillon's own routes take", .timeLimit(.minutes(1)))
+@Suite("Credentials of Carillon's own routes", .timeLimit(.minutes(1)))
 struct ProofTests {
     private func proof(_ headers: HTTPHeaders) throws -> Proof { try Proof(headers: headers) }
 
-    /// Whether it lets its sender in to an app whose two keys are this one.
+    /// Returns whether the proof is accepted by an app whose two keys are this one.
     private func shows(_ proof: Proof, _ key: String) -> Bool {
         let app = CachedApp(id: "shop", appKey: key, masterKey: key, settings: AppSettings())
         return proof.credential(for: app, minimumKeyBytes: 0) == .key
@@ -108,7 +110,7 @@ struct ProofTests {
         )
     }
 
-    @Test("A config token is known by its digest, and says what its owner may")
+    @Test("A config token is found by its digest and has its owner's permissions")
     func configTokens() {
         func credential(_ token: String) -> Credential? {
             Proof(project: "shop-1", configToken: sha256(Array(token.utf8)))
@@ -121,7 +123,7 @@ struct ProofTests {
         }
     }
 
-    @Test("A client's key is the app key, or one that is linked; a short one may not count")
+    @Test("A client key is the app key or a linked one, and a short one can be excluded")
     func clientKeys() {
         func credential(_ key: String, _ minimumKeyBytes: Int = 0) -> Credential? {
             Proof(project: "shop-1", clientKey: key)
@@ -133,7 +135,9 @@ struct ProofTests {
         for key in ["", "master key", "shop ci", "shop-1"] { #expect(credential(key) == nil) }
     }
 
-    @Test("Who names an app in his headers gets in to that one alone, whatever his path says")
+    @Test(
+        "A caller that names an app in its headers gets access to that app alone, whatever the path"
+    )
     func twoNames() throws {
         let headers: HTTPHeaders = ["X-LC-Id": "shop", "X-LC-Key": "master key,master"]
         let proof = try Proof(project: "shop-1", headers: headers)
@@ -143,7 +147,7 @@ struct ProofTests {
     }
 
     @Test(
-        "Basic is the app's id and its master key; X-LC-* is read where there is no Authorization"
+        "Basic has the app's id and master key, and X-LC-* is read if there is no Authorization"
     )
     func forms() throws {
         let basic = try proof(["Authorization": "basic c2hvcDphOmI=", "X-LC-Id": "other"])
@@ -154,7 +158,7 @@ struct ProofTests {
     }
 
     @Test(
-        "What cannot be read proves nothing, whatever stands beside it",
+        "An unreadable credential proves nothing, whatever other credential is beside it",
         arguments: ["Bearer x", "Basic", "Basic !", "Basic c2hvcA==", ""]
     )
     func unreadable(header: String) {
@@ -166,9 +170,9 @@ struct ProofTests {
     }
 }
 
-@Suite("What a stranger's body says of who sends it", .timeLimit(.minutes(1)))
+@Suite("The caller in the body of an unauthenticated request", .timeLimit(.minutes(1)))
 struct BodyCredentialsTests {
-    @Test("Who calls is read out of a body without the rest of it, wherever it stands")
+    @Test("The caller is read from a body without parsing the rest, wherever it is")
     func credentials() throws {
         let names: [StaticString] = ["_ApplicationId", "_MasterKey"]
         func read(_ text: String) -> BodyCredentials? {

@@ -3,7 +3,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(1)))
 struct TokenBucketTests {
-    @Test("A bucket gives its burst at once, then its rate, and says how long to wait")
+    @Test("A bucket grants its burst at once, then its rate, and says how long to wait")
     func bucketsFill() {
         var buckets = TokenBuckets<String>(perSecond: 2, burst: 4)
         let start = ContinuousClock.now
@@ -18,11 +18,11 @@ struct TokenBucketTests {
         let muchLater = start + .seconds(3600)
         for _ in 0..<4 { #expect(buckets.take("a", now: muchLater) == nil) }
         #expect(buckets.take("a", now: muchLater) == 1)
-        // A clock that is read late gives nothing twice.
+        // A clock that is read late grants nothing twice.
         #expect(buckets.take("a", now: start) == 1)
     }
 
-    @Test("What is given back counts for nothing, and no bucket holds more than its burst")
+    @Test("A returned token counts as unused, and no bucket has more than its burst")
     func givingBack() {
         var buckets = TokenBuckets<String>(perSecond: 0.1, burst: 2)
         let now = ContinuousClock.now
@@ -37,7 +37,7 @@ struct TokenBucketTests {
         #expect(buckets.take("a", now: now) == 10)
     }
 
-    @Test("A slow rate says how many seconds it takes")
+    @Test("A slow rate reports the seconds to wait")
     func waitsAreWhole() {
         var buckets = TokenBuckets<String>(perSecond: 0.1, burst: 1)
         let now = ContinuousClock.now
@@ -46,7 +46,7 @@ struct TokenBucketTests {
         #expect(buckets.take("a", now: now + .seconds(4)) == 6)
     }
 
-    @Test("A million made-up keys hold no more memory than the bound, and who is busy stays known")
+    @Test("A million invented keys use no more memory than the bound, and busy keys stay")
     func memoryIsBounded() {
         var buckets = TokenBuckets<Int>(perSecond: 0.001, burst: 2, maximumKeys: 1000)
         let now = ContinuousClock.now
@@ -62,7 +62,9 @@ struct TokenBucketTests {
 
 @Suite(.timeLimit(.minutes(1)))
 struct FailureLimitTests {
-    @Test("Who fails too often may have the database look for few apps that may be made up")
+    @Test(
+        "An address with too many failures can cause only a few database look-ups of unknown apps"
+    )
     func searchesAreBounded() throws {
         let stranger = try #require(NetworkAddress("192.0.2.1"))
         let other = try #require(NetworkAddress("192.0.2.2"))
@@ -74,18 +76,18 @@ struct FailureLimitTests {
             limit.failed(stranger, now: start)
         }
         #expect(limit.look(stranger, now: start) == 1)
-        // What was looked for before the limit does not count.
+        // Look-ups from before the limit do not count.
         let found = (0..<1000).filter { _ in limit.maySearch(stranger, now: start) }
         #expect(found.count == FailureLimit.searchesAtOnce)
         #expect(limit.look(other, now: start) == nil)
         #expect(limit.maySearch(other, now: start) == true)
-        // All is as before when the failures end.
+        // The limit is as before when the failures end.
         let later = start + .seconds(3600)
         #expect(limit.look(stranger, now: later) == nil)
         for _ in 0..<1000 { #expect(limit.maySearch(stranger, now: later) == true) }
     }
 
-    @Test("Beyond the limit a search becomes free again at its own even rate")
+    @Test("Beyond the limit, look-ups become free again at an even rate")
     func searchesComeBack() throws {
         let stranger = try #require(NetworkAddress("192.0.2.1"))
         var limit = FailureLimit(perSecond: 0.001, burst: 1)
@@ -100,7 +102,7 @@ struct FailureLimitTests {
 @Suite(.timeLimit(.minutes(1)))
 struct NetworkAddressTests {
     @Test(
-        "Addresses are read in the forms that there are",
+        "Addresses are parsed in all of their forms",
         arguments: [
             ("127.0.0.1", "127.0.0.1"), ("::ffff:10.1.2.3", "10.1.2.3"),
             ("2001:db8::1", "2001:db8:0:0:0:0:0:1"), ("::", "0:0:0:0:0:0:0:0"),
@@ -112,7 +114,7 @@ struct NetworkAddressTests {
     }
 
     @Test(
-        "What is no address is none",
+        "An invalid address is rejected",
         arguments: [
             "", "1.2.3", "1.2.3.256", "1.2.3.4.5", "a.b.c.d", ":", ":::", "1::2::3", "12345::",
             "1:2:3:4:5:6:7", "1:2:3:4:5:6:7:8:9", "+1.2.3.4", "::+1", "unknown", "1.2.3.4:80",
@@ -136,7 +138,7 @@ struct NetworkAddressTests {
     }
 
     @Test(
-        "A range holds what begins like it",
+        "A range contains the addresses with its prefix",
         arguments: [
             ("10.0.0.0/8", "10.255.0.1", true), ("10.0.0.0/8", "11.0.0.1", false),
             ("10.0.0.0/12", "10.15.0.1", true), ("10.0.0.0/12", "10.16.0.1", false),
@@ -150,7 +152,7 @@ struct NetworkAddressTests {
         #expect(range.contains(try #require(NetworkAddress(address))) == isInside)
     }
 
-    @Test("Only a trusted proxy says where a request came from, and only what it saw itself")
+    @Test("Only a trusted proxy reports the caller's address, and only the one that it saw")
     func proxiesAreTrustedByName() {
         var limits = RateLimits()
         func caller(_ peer: String, _ header: String?) -> String? {
@@ -161,7 +163,7 @@ struct NetworkAddressTests {
         #expect(caller("10.0.0.1", "1.2.3.4") == "1.2.3.4")
         #expect(caller("10.0.0.1", nil) == "10.0.0.1")
         #expect(caller("9.9.9.9", "1.2.3.4") == "9.9.9.9")
-        // What the caller wrote himself stands before what the proxies added.
+        // A caller's own entry comes before those that the proxies added.
         #expect(caller("10.0.0.1", "5.5.5.5, 1.2.3.4, 10.0.0.2") == "1.2.3.4")
         #expect(caller("10.0.0.1", "5.5.5.5, nonsense") == "10.0.0.1")
     }

@@ -9,9 +9,9 @@ import Testing
 
 @testable import Gateway
 
-@Suite("Surfaces behind a door", .timeLimit(.minutes(1)))
+@Suite("Surfaces behind the gateway", .timeLimit(.minutes(1)))
 struct SurfaceTests {
-    /// Says everything with a wakeUp.
+    /// A surface with a form of its own.
     private struct Bells: Surface {
         struct Cracked: Error {}
 
@@ -52,7 +52,7 @@ struct SurfaceTests {
                         case "cracked-later": .later { throw Cracked() }
                         case "broken": throw CancellationError()
                         case "mine":
-                            // Nobody is remembered, so this one has to be looked for.
+                            // The cache is empty, so this app has to be looked up.
                             try visit.admitAtOnce(Proof(project: "shop", clientKey: "k")) == nil
                                 ? .now(.text("nobody at once")) : .now(.text("mine"))
                         default: throw visit.refusal()
@@ -80,7 +80,7 @@ struct SurfaceTests {
         }
     }
 
-    /// A surface that has no form of its own.
+    /// A surface without a form of its own.
     private struct Plain: Surface {
         var routes: [SurfaceRoute] {
             [SurfaceRoute(.get, "/v9/here", handler: .anybody { _, _ in .text("here") })]
@@ -144,7 +144,7 @@ struct SurfaceTests {
         #expect(nobodys.status == 404)
     }
 
-    @Test("How long it took to refuse a caller's credentials is not told")
+    @Test("The time until a refusal does not depend on why the credentials were refused")
     func refusalTime() async throws {
         let basic = "Basic " + Base64.encode(Array("no app's id:key".utf8))
         let start = ContinuousClock.now
@@ -153,7 +153,7 @@ struct SurfaceTests {
         #expect(ContinuousClock.now - start >= .milliseconds(25))
     }
 
-    @Test("What is answered carries what each answer of the surface does; browsers ask first")
+    @Test("Responses have the headers of their surface, and preflight requests are answered")
     func answers() async throws {
         let open = try await ask(.get, "/bells/open")
         #expect(open.status == 200 && open.text == "dong" && open.headers["x-tone"] == "e")
@@ -162,7 +162,7 @@ struct SurfaceTests {
         #expect(first.status == 200 && first.headers["access-control-allow-methods"] == "GET")
     }
 
-    @Test("What need not be waited for is refused, told and dressed alike")
+    @Test("Immediate responses have the same refusals, errors and headers as others")
     func prompt() async throws {
         for (what, text) in [("open", "dong"), ("later", "dong at last")] {
             let answer = try await ask(.get, "/bells/at-once/\(what)")
@@ -182,14 +182,14 @@ struct SurfaceTests {
         #expect(try await ask(.get, "/bells/at-once/mine").text == "nobody at once")
     }
 
-    @Test("The app's name in a path is not what a request is about")
+    @Test("The app's name in a path is not a target of the request")
     func targets() throws {
         let routes = Bells().routes
         #expect(routes.map(\.targetNames) == [[], ["id"], [], [], [], ["what"]])
         #expect(routes[1].action == "GET /bells/:app/cracked/:id")
     }
 
-    @Test("An id with a comma is one id, but where several are deleted at once")
+    @Test("An id with a comma is one id, except when several are deleted at once")
     func commas() throws {
         for (method, targets) in [(HTTPMethod.get, ["a,b"]), (.delete, ["a", "b"])] {
             let route = SurfaceRoute(method, "/things/:id", for: .client) { _, _ in .empty(204) }
@@ -200,7 +200,7 @@ struct SurfaceTests {
     }
 
     @Test(
-        "The base is the outer proxy's, where it says what can be one",
+        "The base URL is that of the outer proxy, if it sends a valid one",
         arguments: [
             ([:], "http://localhost"), (["Host": "a:8080"], "http://a:8080"),
             (["Host": "a", "X-Forwarded-Proto": "HTTPS, http"], "https://a"),
