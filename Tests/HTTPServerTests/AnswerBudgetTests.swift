@@ -6,11 +6,11 @@ import Testing
 
 @testable import HTTPServer
 
-/// What a server holds of answers that nobody reads, and for how long.
+/// The memory that unread responses may use in a server, and for how long.
 @Suite(.timeLimit(.minutes(1)))
 struct AnswerBudgetTests {
     private static let noWindow = Frame(.settings, [0, 4] + bigEndianBytes(0))
-    /// RFC 9113's largest.
+    /// The maximum of RFC 9113.
     private static let largestWindow = Int(Int32.max)
 
     @Test func aConnectionWithoutAWindowHasNoMoreBegunThanItsBudget() async throws {
@@ -34,7 +34,7 @@ struct AnswerBudgetTests {
             #expect(begun.load(ordering: .relaxed) <= 6)
             #expect(server.heldAnswerBytes <= 2 << 20)
 
-            // Once the peer reads, each gets its answer, whole.
+            // Once the peer reads, it gets each response completely.
             try await wire.send(
                 Frame(.settings, [0, 4] + bigEndianBytes(Self.largestWindow)),
                 Frame(.windowUpdate, bigEndianBytes(Self.largestWindow - 65_535))
@@ -61,11 +61,12 @@ struct AnswerBudgetTests {
                 let wire = try Wire(port: server.port, receiveBufferBytes: 4096)
                 idle.append(wire)
                 try await wire.send(get)
-                // The beginning of an answer, whichever it is.
+                // This is the start of any of the responses.
                 _ = try await wire.receive()
                 #expect(server.heldAnswerBytes <= budget)
             }
-            // Another's answer is as large, and has to have room once it is told who reads slowly.
+            // Another client's response is as large, and needs memory once the slow reader is
+            // known.
             let answer = try await eventually("an honest client gets a large answer") {
                 let honest = try Wire(port: server.port)
                 defer { honest.close() }
@@ -80,7 +81,8 @@ struct AnswerBudgetTests {
         }
     }
 
-    /// Handlers that gather their answers hold no more, and what they held is free when they end.
+    /// Handlers that collect their responses share the bound, and release their memory when they
+    /// end.
     @Test func whatIsGatheredHasTheSameBudget() async throws {
         let (refused, refusal) = AsyncStream.makeStream(of: Int.self)
         let gate = Gate()
@@ -103,7 +105,7 @@ struct AnswerBudgetTests {
             }
             let first = try await gather()
             #expect(first.parts == 104)
-            // Beside it there is room for what is small.
+            // There is still memory for small ones.
             let second = try await gather()
             #expect(second.parts == 1)
             await gate.open()
@@ -117,7 +119,7 @@ struct AnswerBudgetTests {
         }
     }
 
-    /// As one that takes a byte now and then always moves.
+    /// A peer that reads a byte now and then is never idle.
     @Test func anAnswerThatIsTakenByTheByteIsReset() async throws {
         try await withStillServer(answerBytes: 200_000) { server in
             let wire = try await FrameWire(port: server.port)
@@ -137,9 +139,10 @@ struct AnswerBudgetTests {
         }
     }
 
-    /// The same pace, far below the least of an answer's, of which a stream of events has none.
+    /// The rate is the same, far below the minimum for a response, which an event stream does not
+    /// have.
     @Test(arguments: [true, false]) func onlyEventsMayBeReadSlowly(areEvents: Bool) async throws {
-        // As long as a busy machine may keep the test from taking the next byte.
+        // A busy machine may keep the test this long from reading the next byte.
         let idleTimeout = Duration.seconds(3)
         try await withServer {
             $0.idleTimeout = idleTimeout
@@ -164,7 +167,7 @@ struct AnswerBudgetTests {
             let slow = server.metrics.counter(.httpRefused, ["reason": "slow_reader"])
             while ContinuousClock.now < end, slow.value == 0 {
                 try await openWindows(wire, bytes: 1)
-                // A ping, as there is no more data once the answer has been called off.
+                // A ping shows it, as no data follows once the response has been cancelled.
                 try await wire.send(Frame(.ping, [UInt8](repeating: 7, count: 8)))
                 _ = try await wire.next(.ping)
                 try await Task.sleep(for: .milliseconds(20))
@@ -201,7 +204,7 @@ extension String {
         #expect(!isTooSlow(0, at: 9))
         #expect(!isTooSlow(1000, at: 10))
         #expect(!isTooSlow(1000, at: 19))
-        // What it took before is no credit.
+        // Earlier bytes are not credited.
         #expect(isTooSlow(1999, at: 20))
     }
 

@@ -5,10 +5,13 @@ import Testing
 
 @testable import HTTPServer
 
-@Suite("Answers that are more than the kernel or the peer takes at once", .timeLimit(.minutes(1)))
+@Suite(
+    "Responses that are larger than the kernel's buffers or the peer's window",
+    .timeLimit(.minutes(1))
+)
 struct BacklogTests {
     private let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-    /// RFC 9113's largest.
+    /// The maximum of RFC 9113.
     private let largestWindow = Int(Int32.max)
 
     private func openWindows(_ wire: FrameWire) async throws {
@@ -18,8 +21,8 @@ struct BacklogTests {
         )
     }
 
-    /// The session stops at its bound of output; once the kernel has taken that at once, nothing but
-    /// the server itself can make it go on.
+    /// The session stops at its output limit; if the kernel accepts that at once, only the server
+    /// itself can make it continue.
     @Test func anAnswerComesWholeToAPeerWhoseWindowsNeverFill() async throws {
         let bytes = 32 << 20
         try await withStillServer(answerBytes: bytes) { server in
@@ -71,7 +74,7 @@ struct BacklogTests {
             try await wire.send(get)
             _ = try await wire.receive()
             var step = 0
-            // What the kernel holds for the two sockets may still move for a while.
+            // The kernel's buffers of the two sockets may still drain for a while.
             _ = try await eventually("it is cut off") {
                 step += 1
                 await server.tick(after: .seconds(80 * step))
@@ -93,10 +96,10 @@ struct BacklogTests {
                 taken += frame.payload.count
                 if frame.endsStream { break }
                 guard taken >= 65_535 else { continue }
-                // The window is used up, so all that is there has been sent.
+                // The window is used up, so all of it has been sent.
                 step += 1
-                // What was taken last may not be acknowledged yet, so one of them may not count: the
-                // pace that is asked for is kept without it.
+                // The last bytes may not be acknowledged yet, so one of them may not count: the
+                // minimum rate is reached without it.
                 await server.tick(after: .seconds(15 * step))
                 let more = bigEndianBytes(frame.payload.count)
                 try await wire.send(
@@ -122,7 +125,7 @@ struct BacklogTests {
     }
 }
 
-/// How much of what peers send is held for handlers.
+/// The budget for request bodies that wait for handlers.
 @Suite(.timeLimit(.minutes(1)))
 struct BodyBudgetTests {
     private let body = String(repeating: "b", count: 60_000)
@@ -131,7 +134,8 @@ struct BodyBudgetTests {
         "POST \(target) HTTP/1.1\r\nHost: a\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
     }
 
-    /// `POST /held` answers once `release` is called; `/` at once.
+    /// Runs `body` with a server whose `POST /held` answers once `release` is called, and `/` at
+    /// once.
     private func withBudget(
         _ test: (TestServer, AsyncStream<Void>, @escaping @Sendable () -> Void)
             async throws -> Void
@@ -162,7 +166,7 @@ struct BodyBudgetTests {
             let refused = try await server.exchange(post("/"))
             #expect(refused.map(\.status) == [503])
             #expect(refused.first?.head.contains("Retry-After: 1") == true)
-            // Small ones are not shut out.
+            // Small ones are still accepted.
             let small = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi"
             #expect(try await server.exchange(small).map(\.status) == [200])
 
@@ -196,7 +200,7 @@ struct BodyBudgetTests {
         }
     }
 
-    /// What an unfinished body has taken is given back when its peer goes.
+    /// The share of an unfinished body is released when its peer leaves.
     @Test func aPeerThatLeavesGivesItsPartBack() async throws {
         try await withBudget { server, _, _ in
             for _ in 0..<5 {

@@ -5,7 +5,7 @@ import Support
 import Synchronization
 import Testing
 
-/// Bodies that come compressed.
+/// Compressed request bodies.
 @Suite(.timeLimit(.minutes(1)))
 struct BodyCodingTests {
     private let text = Array(String(repeating: "carillon ", count: 1000).utf8)
@@ -42,7 +42,7 @@ struct BodyCodingTests {
         }
     }
 
-    /// The bound is that of the route, for what comes out as for what comes in.
+    /// The bound is that of the route, before and after decompression.
     @Test(arguments: Compression.allCases)
     func aBombIsRefusedAndTheConnectionServesOn(_ coding: Compression) async throws {
         try await withServer(configure: { $0.maximumBodyBytes = 8000 }) { server in
@@ -54,7 +54,7 @@ struct BodyCodingTests {
         }
     }
 
-    /// A handler of large bodies has them inflated where its loop does not wait for it.
+    /// A large body is inflated off the loop.
     @Test func elsewhere() async throws {
         try await withServer(
             configure: { $0.maximumBodyBytes = 20_000 },
@@ -100,7 +100,7 @@ struct BodyCodingTests {
         )
     }
 
-    /// SDKs say gzip and send text, or gzip and say nothing.
+    /// SDKs declare gzip and send plain text, or send gzip without declaring it.
     @Test func theBytesMaySayMoreThanTheHeader() async throws {
         try await withServer(
             configure: { $0.maximumBodyBytes = 20_000 },
@@ -148,7 +148,7 @@ struct BodyCodingTests {
             }
         }
     }
-    /// A handler that asks who calls first has nothing inflated for a stranger.
+    /// A handler that authenticates first inflates nothing for an unknown client.
     @Test func aBodyIsLeftAsItWasSentUntilItsHandlerAsks() async throws {
         let budget = 100_000
         try await withServer {
@@ -194,7 +194,7 @@ struct BodyCodingTests {
         }
     }
 
-    /// What comes out counts against the budget as if it had been sent so.
+    /// Inflated bytes count against the budget like sent ones.
     @Test func whatAHandlerInflatesIsHeldUntilItEnds() async throws {
         let (decoded, ends) = AsyncStream.makeStream(of: Void.self)
         let gate = Gate()

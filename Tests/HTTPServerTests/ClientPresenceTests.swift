@@ -4,10 +4,11 @@ import Support
 import Synchronization
 import Testing
 
-/// A handler's question ends when nobody waits for its answer; what else it does goes on.
+/// A handler's query ends when its client has left; its other work continues.
 @Suite(.timeLimit(.minutes(1)))
 struct ClientPresenceTests {
-    /// Asks for ever, then says how that ended, and whether its own task went on.
+    /// Runs `body` with a handler that waits for ever, and reports how that ended and whether its
+    /// own task continued.
     private func withAsker(
         _ test: (TestServer, AsyncStream<Void>, AsyncStream<String>) async throws -> Void
     ) async throws {
@@ -48,7 +49,7 @@ struct ClientPresenceTests {
         }
     }
 
-    /// It may still read, but not for ever: nothing tells it from one that has gone.
+    /// It may still read, but it looks like one that has left, so the time is bounded.
     @Test func aConnectionThatEndedItsSideIsGoneAfterAWhile() async throws {
         try await withAsker { server, begun, ended in
             let wire = try Wire(port: server.port)
@@ -63,7 +64,7 @@ struct ClientPresenceTests {
         }
     }
 
-    /// Its handler has not failed: nobody waited, and whoever still reads is told so.
+    /// The handler has not failed: its client left, and one that still reads gets a response.
     @Test func whoLeftIsToldSoAndIsNoFailure() async throws {
         let (begun, begins) = AsyncStream.makeStream(of: Void.self)
         try await withServer(routes: { router, _ in

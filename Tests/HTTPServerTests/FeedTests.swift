@@ -4,10 +4,10 @@ import Observability
 import Support
 import Testing
 
-/// Answers that somebody feeds who has many of them.
+/// Responses whose many connections one feed serves.
 @Suite(.timeLimit(.minutes(1)))
 struct FeedTests {
-    /// Says one thing at once, and tells what becomes of it.
+    /// Sends one event at once, and records the end of the stream.
     private final class Feed: HTTPStreamFeed, @unchecked Sendable {
         private let channel = AsyncStream.makeStream(of: String.self)
         private let loop: EventLoop
@@ -39,7 +39,7 @@ struct FeedTests {
             return nil
         }
 
-        /// Once nothing more can happen.
+        /// Returns once nothing more can happen.
         func hadNoMore() async -> Bool {
             channel.continuation.finish()
             return await next() == nil
@@ -55,7 +55,7 @@ struct FeedTests {
             let feed = Feed(on: loop)
             made.yield(feed)
             router.on(.get, "/feed") { request in
-                // As where a handler asks the database first.
+                // A handler that queries the database first is like this.
                 if request.header("x-long") == nil { try await loop.sleep(for: .milliseconds(1)) }
                 var response = HTTPServerResponse(status: 200)
                 response.stream = HTTPBodyStream(fedBy: feed)
@@ -93,7 +93,7 @@ struct FeedTests {
             try await wire.send(Frame(.reset, stream: 1, bigEndianBytes(8)))
             #expect(await feed.next() == "ended")
             #expect(server.metrics.gauge(.httpStreams).value == 0)
-            // The connection goes on, and nobody is told twice.
+            // The connection stays open, and the end is not reported twice.
             feed.post("late\n")
             try await wire.send(requestHead(3, "GET", "/feed"))
             #expect(try await wire.next(.data, stream: 3).payload == Array("here\n".utf8))
@@ -158,7 +158,7 @@ struct FeedTests {
             try await wire.send(requestHead(1, "GET", "/feed"))
             #expect(try await wire.next(.data, stream: 1).payload == Array("here\n".utf8))
             #expect(await feed.next() == "began")
-            // The peer's window lets 64 KiB through, and no more is taken than one post beyond them.
+            // The peer's window takes 64 KiB, and no more than one post beyond them is accepted.
             let much = String(repeating: "x", count: 1 << 20)
             for _ in 0..<64 { feed.post(much) }
             try await server.loops[0].onLoop {}
@@ -187,7 +187,7 @@ struct FeedTests {
             try await wire.send(request)
             _ = try await wire.receive(until: "here\n\r\n")
             #expect(await feed.next() == "began")
-            // Far more than the kernel holds for the two sockets.
+            // This is far more than the kernel buffers for the two sockets.
             let much = String(repeating: "x", count: 1 << 20)
             for _ in 0..<64 { feed.post(much) }
             let held = server.metrics.gauge(.httpHeldAnswers)

@@ -5,12 +5,12 @@ import Testing
 
 @testable import HTTP2
 
-/// Frames that are cheap to send and not to take.
+/// Frames that are cheap to send and expensive to process.
 @Suite(.timeLimit(.minutes(1)))
 struct FloodTests {
     private static let enhanceYourCalm = 11
 
-    /// Sends until the server ends its side, and returns what its GOAWAY names.
+    /// Sends until the server ends its side, and returns the error of its GOAWAY.
     private func flood(
         _ server: TestServer,
         _ start: [Frame] = [],
@@ -20,7 +20,7 @@ struct FloodTests {
         defer { wire.close() }
         for frame in start { try await wire.send(frame) }
         for turn in 0..<400 {
-            // A server that has had enough takes no more.
+            // A server that has closed the connection accepts no more.
             do { try await wire.send(frames(turn)) } catch { break }
         }
         wire.endOutput()
@@ -36,7 +36,7 @@ struct FloodTests {
             #expect(code == Self.enhanceYourCalm)
             let count = server.metrics.counter(.httpRefused, ["reason": "flood"]).value
             #expect(count == 1)
-            // Others are served as ever.
+            // Other clients are still served.
             let found = try await server.exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
             #expect(found.map(\.status) == [200])
         }
@@ -54,7 +54,7 @@ struct FloodTests {
         }
     }
 
-    /// The same by the server's own hand: a request without a path is an error of its stream.
+    /// Here the server resets the streams itself: a request without a path is a stream error.
     @Test func requestsThatTheServerHasToReset() async throws {
         let block = headerBlock([(":method", "GET"), (":scheme", "http")])
         try await expectsCalm { turn in
@@ -81,7 +81,7 @@ struct FloodTests {
 
     @Test func longSettings() async throws {
         let entries = (0..<1000).flatMap { _ in [UInt8](arrayLiteral: 0, 3, 0, 0, 0, 1) }
-        // libnghttp2's own bound, which counts nothing.
+        // This bound is libnghttp2's own, which has no counter.
         try await withServer { server in
             let code = try await flood(server) { _ in [Frame(.settings, entries)] }
             #expect(code == Self.enhanceYourCalm)
@@ -131,10 +131,10 @@ struct FloodTests {
         }
     }
 
-    /// Few bytes that name a long entry of the table again and again.
+    /// A few bytes that name a long entry of the table many times.
     @Test func headersThatGrowByTheTable() async throws {
         let long = [UInt8](repeating: 97, count: 3000)
-        // A literal with indexing: name `x`, the value's length in HPACK's sevens, the value.
+        // A literal with indexing: name `x`, the value's length as an HPACK integer, the value.
         let entry: [UInt8] = [0x40, 1, 120, 127, 0xB9, 0x16] + long
         let bomb = [UInt8](repeating: 0x80 | 62, count: 12_000)
         try await expectsCalm { turn in
@@ -167,7 +167,7 @@ struct FloodTests {
         }
     }
 
-    /// What an honest client does is no flood: hundreds of cancelled requests within seconds.
+    /// An honest client's traffic is not a flood: hundreds of cancelled requests within seconds.
     @Test func somePingsAndCancelledRequestsAreTaken() async throws {
         try await withServer { server in
             let wire = try await FrameWire(port: server.port)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HTTPServer
 
-/// A server all of whose connections are taken.
+/// A server at its connection limit.
 @Suite("A full server", .timeLimit(.minutes(1)))
 struct FullServerTests {
     private let head = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -43,7 +43,7 @@ struct FullServerTests {
             try await opened(2, server)
             let second = try Wire(port: server.port)
             defer { second.close() }
-            // Half a head is no request.
+            // Half a head is not a request.
             try await second.send("GET / HT")
             try await opened(3, server)
             try await Task.sleep(for: SilentConnections.protectedFor)
@@ -82,13 +82,15 @@ struct FullServerTests {
             try await opened(1, server)
             await server.tick(after: .seconds(11))
             #expect(try await silent.receiveAll().isEmpty)
-            // The peer's side may stay open; ours does not wait for it.
+            // The peer's side may stay open; our side does not wait for it.
             await server.tick(after: .seconds(14))
             try await opened(0, server)
         }
     }
 
-    @Test("Lines about what an attacker causes are few, and count what they leave out")
+    @Test(
+        "Log lines that an attacker can cause are rate limited, and report how many were left out"
+    )
     func summedLines() {
         var line = SummedLine(every: .seconds(10))
         let now = ContinuousClock.now

@@ -4,32 +4,33 @@ import Testing
 
 @testable import HTTPServer
 
-/// Our parser beside `h11`, input by input: 100,000 requests, whole and mutated, alone and
-/// pipelined, each cut at random points for either.
+/// Compares our parser with `h11`, input by input: 100,000 requests, unchanged and mutated, alone
+/// and pipelined, each cut at random points for both.
 ///
-/// Where both take an input they must have read the same requests: two readers that differ about
-/// where a request ends are how requests are smuggled. Where only one takes it, the reason must be
-/// among those below.
+/// If both accept an input, they must have read the same requests: two parsers that disagree on the
+/// end of a request allow request smuggling. If only one accepts it, the reason must be among those
+/// below.
 @Suite(
     .timeLimit(.minutes(5)),
     .enabled(if: TestEnvironment.python != nil, "CARILLON_PYTHON is not set")
 )
 struct H11Tests {
-    /// What h11 takes and we refuse, by our words. h11 is a library that leaves these to who uses
-    /// it, or follows what RFC 9112 only allows to a lenient reader.
+    /// Inputs that h11 accepts and we refuse, by our messages. h11 is a library that leaves these
+    /// to its caller, or follows RFC 9112 where it only permits a lenient parser.
     private static let stricter: Set<String> = [
-        // Section 2.2: a lone LF MAY end a line. Not here: it is how smugglers hide lines.
+        // Section 2.2: a lone LF MAY end a line. We refuse it, as smugglers hide lines with it.
         "a line feed without a carriage return",
         // Section 5.5: obs-text is opaque, but controls are invalid; h11 refuses NUL, CR and LF.
         "a control character",
         "a carriage return without a line feed",
-        // h11 leaves targets and hosts to its user.
+        // h11 leaves targets and hosts to its caller.
         "the target is neither a path nor an http URL",
         "the target has a character that cannot be in it",
         "invalid host in the target",
         "only OPTIONS may ask for *",
         "invalid Host header",
-        // Section 6.3 lets equal lengths be merged, and a Transfer-Encoding override a length.
+        // Section 6.3 allows merging equal lengths, and a Transfer-Encoding that overrides a
+        // length.
         "there is more than one Content-Length",
         "the Content-Length is not a number",
         "there are both a Transfer-Encoding and a Content-Length",
@@ -37,14 +38,14 @@ struct H11Tests {
         "the Transfer-Encoding is not chunked alone",
         // Section 5.2: a folded line is refused, or replaced by blanks as h11 does.
         "a header line is not a name, a colon and a value",
-        // RFC 9110: 501 for what is no method of ours, 417 for what cannot be expected, 505.
+        // RFC 9110: 501 for an unknown method, 417 for an unknown expectation, 505.
         "the method is not known",
         "nothing but 100-continue can be expected",
         "the version is neither HTTP/1.0 nor HTTP/1.1",
         "the version cannot be read",
         "the request line is not a method, a target and a version",
         "the method is not a token",
-        // What a body holds is bounded.
+        // The size of a body is bounded.
         "the body is larger than any limit",
         "a chunk size is too long",
         "a chunk's extension is too long",
@@ -53,10 +54,10 @@ struct H11Tests {
         "a chunk size is followed by something else",
     ]
 
-    /// What we take, or still wait with, and h11 refuses, by h11's words.
+    /// Inputs that we accept, or still wait for, and h11 refuses, by h11's messages.
     private static let laxer: [String] = [
         // RFC 9112 section 2.2: a server SHOULD ignore at least one empty line before a request.
-        // h11 says the second when the network cuts that line in two.
+        // h11 gives the second message when the network cuts that line in two.
         "no request line received", "illegal request line",
     ]
 
@@ -67,7 +68,8 @@ struct H11Tests {
         let file = FileManager.default.temporaryDirectory
             .appending(path: TestEnvironment.unique("carillon-h11-")).path
         defer { try? FileManager.default.removeItem(atPath: file) }
-        // The same inputs each time, so that a failure is a change's; others by a seed of their own.
+        // The inputs are the same each time, so that a failure belongs to a change; H11_SEED gives
+        // others.
         let seed = ProcessInfo.processInfo.environment["H11_SEED"].flatMap(UInt32.init) ?? 9112
         var random = SeededGenerator(seed: UInt64(seed))
         _ = try await run(python, [script, "100000", "\(seed)", file])
@@ -98,7 +100,7 @@ struct H11Tests {
             }
         }
         #expect(tally.values.reduce(0, +) == 100_000)
-        // Neither half may be empty, or nothing was compared.
+        // Neither count may be zero, or nothing was compared.
         #expect(tally["both take it", default: 0] > 20_000)
         #expect(tally["both refuse it", default: 0] > 5_000)
         for (name, count) in tally.sorted(by: { $0.value > $1.value }) { print(count, name) }
@@ -109,8 +111,8 @@ struct H11Tests {
         let isExplained: Bool
     }
 
-    /// Whole requests as h11's script writes them, then `E`, `M` or `C`; an `M` tells whether
-    /// what there is of the next request can still become one.
+    /// Reads complete requests as h11's script writes them, then `E`, `M` or `C`; an `M` says
+    /// whether the rest can still become a request.
     private func read(_ input: [UInt8], _ random: inout SeededGenerator) -> [String] {
         var parser = HTTP1Parser(
             limits: HTTP1Limits(targetBytes: 16_384, headBytes: 65_536, headerCount: 128)
@@ -134,7 +136,7 @@ struct H11Tests {
                 }
             }
         }
-        // h11 looks at the first bytes of a line that is not whole yet; we read whole lines.
+        // h11 checks the first bytes of an incomplete line; we read complete lines.
         parser.append(Array("x\r\n\r\n".utf8))
         while let event = parser.next() {
             if case .failure = event { return lines + ["M, then E"] }
@@ -155,7 +157,7 @@ struct H11Tests {
         return "R " + parts.map { $0.isEmpty ? "-" : hex($0) }.joined(separator: " ")
     }
 
-    /// As it came: UTF-8, or the Latin-1 that it was taken for.
+    /// Returns the original bytes: UTF-8, or the Latin-1 as which the text was read.
     private func bytes(_ text: String) -> [UInt8] { Array(text.utf8) }
 
     private func hex(_ bytes: [UInt8]) -> String {
@@ -204,15 +206,15 @@ struct H11Tests {
         )
     }
 
-    /// An absolute form is taken apart by us: its host is the `Host`, whatever that said, and its
-    /// path the target. h11 leaves both as they came.
+    /// Compares two requests. We split an absolute form: its host becomes the `Host`, whatever that
+    /// said, and its path the target. h11 leaves both unchanged.
     private func isSame(_ ours: String, _ theirs: String) -> Bool {
         if ours == theirs { return true }
         let (us, them) = (ours.split(separator: " "), theirs.split(separator: " "))
         guard them[2].lowercased().contains("3a2f2f"), us[1] == them[1], us[4] == them[4] else {
             return false
         }
-        // A path that the URL leaves out is `/`, before a query too.
+        // A path that the URL omits is `/`, also before a query.
         return
             (us[2] == "2f" || them[2].hasSuffix(us[2])
             || us[2].hasPrefix("2f3f") && them[2].hasSuffix(us[2].dropFirst(2)))
@@ -224,7 +226,7 @@ struct H11Tests {
         if fields == "-" { return [] }
         var line = fields.startIndex
         var index = fields.startIndex
-        // By bytes: `0a` is a line's end only where a byte begins.
+        // The search is by bytes: `0a` is a line's end only at the start of a byte.
         while index < fields.endIndex {
             let next = fields.index(index, offsetBy: 2, limitedBy: fields.endIndex)
             guard let next else { break }

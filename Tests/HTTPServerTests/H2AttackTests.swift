@@ -3,7 +3,7 @@ import Observability
 import Support
 import Testing
 
-/// The server attacked by `h2` and `hyperframe`, which share no code with libnghttp2.
+/// Attacks on the server by `h2` and `hyperframe`, which share no code with libnghttp2.
 @Suite(
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.python != nil, "CARILLON_PYTHON is not set")
@@ -20,11 +20,11 @@ struct H2AttackTests {
             for line in lines {
                 let parts = line.split(separator: ": ", maxSplits: 1)
                 let ends = parts.last?.split(separator: ", expected ") ?? []
-                // Where two limits are broken at once, either may be the one that is told.
+                // If two limits are exceeded at once, either may be reported.
                 let allowed = ends.last?.components(separatedBy: " or ") ?? []
                 #expect(ends.count == 2 && allowed.contains(String(ends[0])), "\(line)")
             }
-            // Nothing is left of them.
+            // All of their connections have ended.
             let connections = server.metrics.gauge(.httpConnections)
             _ = try await eventually("every connection is gone") {
                 connections.value == 0 ? true : nil
@@ -33,7 +33,7 @@ struct H2AttackTests {
     }
 }
 
-/// nghttp2's own clients.
+/// The clients of nghttp2.
 @Suite(
     .timeLimit(.minutes(2)),
     .enabled(

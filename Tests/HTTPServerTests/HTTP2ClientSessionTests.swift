@@ -14,7 +14,7 @@ struct HTTP2ClientSessionTests {
         varying: ["apns-id"]
     )
 
-    /// A session whose peer has said how many streams it takes.
+    /// Makes a session whose peer has announced its stream limit.
     private func session(
         streams: Int? = 100,
         _ settings: HTTP2ClientSession.Settings = HTTP2ClientSession.Settings()
@@ -87,7 +87,9 @@ struct HTTP2ClientSessionTests {
         return response.status
     }
 
-    @Test("The preface and settings without server push come first, then nobody may send")
+    @Test(
+        "The preface and settings without server push come first, and requests wait for the peer's"
+    )
     func start() throws {
         let session = try HTTP2ClientSession()
         let frames = try drained(session)
@@ -98,7 +100,7 @@ struct HTTP2ClientSessionTests {
         #expect(throws: HTTP2ClientSession.Refusal.noStream) { try submit(session, 1) }
     }
 
-    @Test("Request and answer pass between both sessions whole, however the bytes are cut")
+    @Test("Request and response pass between both sessions unchanged, however the bytes are split")
     func bothSides() throws {
         let server = try HTTP2ServerSession(
             .init(maxConcurrentStreams: 10, initialWindowBytes: 65_535, maximumHeadBytes: 4096)
@@ -148,7 +150,7 @@ struct HTTP2ClientSessionTests {
         #expect(client.openStreams == 0)
     }
 
-    @Test("What each request brings stays out of the header table, what they share is in it")
+    @Test("Values of a single request stay out of the header table, and shared ones are in it")
     func headerTable() throws {
         let session = try session(streams: 1000)
         var sizes: [Int] = []
@@ -164,7 +166,7 @@ struct HTTP2ClientSessionTests {
         #expect(sizes.dropFirst().allSatisfy { $0 < 50 })
     }
 
-    @Test("No more streams than the peer takes at that moment, down to one while more are open")
+    @Test("A session opens no more streams than the peer's limit, down to one while more are open")
     func streamLimit() throws {
         let session = try session(streams: 3)
         for tag in 1...3 { try submit(session, tag) }
@@ -181,13 +183,13 @@ struct HTTP2ClientSessionTests {
         #expect(session.freeStreams == 1)
     }
 
-    @Test("The own bound counts where the peer's is higher")
+    @Test("Our own limit applies if the peer's is higher")
     func ownLimit() throws {
         let session = try session(streams: 1000, .init(maximumStreams: 2))
         #expect(session.freeStreams == 2)
     }
 
-    @Test("GOAWAY: streams beyond the last were not processed, the others go on")
+    @Test("Streams beyond the last one of a GOAWAY were not processed, and the others continue")
     func goaway() throws {
         let session = try session()
         for tag in 1...3 { try submit(session, tag) }
@@ -204,7 +206,7 @@ struct HTTP2ClientSessionTests {
         #expect(session.isOver)
     }
 
-    @Test("A GOAWAY that only announces the end leaves what is open alone")
+    @Test("A GOAWAY that only announces the end leaves open streams alone")
     func announcement() throws {
         let session = try session()
         try submit(session, 1)
@@ -215,7 +217,7 @@ struct HTTP2ClientSessionTests {
         #expect(status(outcomes(session)[1]) == 200)
     }
 
-    @Test("A reset is a refusal, a doubt, or nothing where the answer was whole")
+    @Test("A reset is a refusal, a doubt, or without effect after a complete response")
     func resets() throws {
         let session = try session()
         let big = [UInt8](repeating: 65, count: 100_000)
@@ -225,7 +227,7 @@ struct HTTP2ClientSessionTests {
             Frame(.reset, stream: stream, bigEndianBytes(code))
         }
         try feed(session, reset(1, 7), reset(3, 2), answer(5, ends: false), reset(5, 0))
-        // The fourth is answered, and told to stop sending the rest.
+        // The fourth has its response, and is asked to stop sending the rest.
         try feed(session, answer(7, 413), reset(7, 0))
         let outcomes = outcomes(session)
         #expect(outcomes[1] == .notProcessed)
@@ -234,7 +236,7 @@ struct HTTP2ClientSessionTests {
         #expect(status(outcomes[4]) == 413)
     }
 
-    @Test("At the connection's end: what was written is in doubt, what was not is not")
+    @Test("At the connection's end, written requests are in doubt and unwritten ones were not sent")
     func abandon() throws {
         let session = try session()
         let before = session.drainedBytes
@@ -258,7 +260,7 @@ struct HTTP2ClientSessionTests {
         other.abandon(writtenBytes: before) { #expect($0.outcome == .notSent) }
     }
 
-    @Test("What was not drained is not sent: at the connection's end, and where it is cancelled")
+    @Test("Undrained requests were not sent, at the connection's end and after a cancellation")
     func undrained() throws {
         let session = try session()
         for tag in 1...4 { try submit(session, tag) }
@@ -266,7 +268,8 @@ struct HTTP2ClientSessionTests {
         #expect(try session.drain(into: &bytes, upTo: 1))
         let first = Frame.take(from: &bytes)
         #expect(first.count == 1 && first.first?.isA(.headers) == true && bytes.isEmpty)
-        // The first has begun, so it is not recalled, but will never be whole; the third never begins.
+        // The first has begun, so it is not recalled, but will never be complete; the third never
+        // begins.
         #expect(!session.recall(stream: 1))
         #expect(session.cancel(stream: 1))
         #expect(session.cancel(stream: 5))
@@ -280,7 +283,7 @@ struct HTTP2ClientSessionTests {
         #expect(outcomes == [2: .lost, 4: .lost, 5: .notSent])
     }
 
-    @Test("Draining stops after a bound and goes on where it stopped")
+    @Test("Draining stops at a bound and continues where it stopped")
     func drainInParts() throws {
         let session = try session(streams: 1000)
         for tag in 0..<200 { try submit(session, tag) }
@@ -298,7 +301,7 @@ struct HTTP2ClientSessionTests {
         #expect(frames.filter { $0.isA(.headers) }.map(\.stream) == (0..<200).map { $0 * 2 + 1 })
     }
 
-    @Test("A head that does not go into frames ends alone, and was not sent")
+    @Test("A head that does not fit into frames fails alone, and was not sent")
     func unsendable() throws {
         let session = try session()
         let long = String(repeating: "x", count: 70_000)
@@ -312,7 +315,7 @@ struct HTTP2ClientSessionTests {
         #expect(!session.isOver && session.freeStreams == 100)
     }
 
-    @Test("A session that was given up takes in nothing, and gives nothing")
+    @Test("An abandoned session accepts no input and gives no output")
     func over() throws {
         let session = try session()
         try submit(session, 1)
@@ -326,7 +329,7 @@ struct HTTP2ClientSessionTests {
         #expect(throws: HTTP2ClientSession.Refusal.noStream) { try submit(session, 2) }
     }
 
-    @Test("A stream that is cancelled is reset on the wire, and completes once")
+    @Test("A cancelled stream is reset on the wire and completes once")
     func cancel() throws {
         let session = try session()
         let stream = try submit(session, 1)
@@ -335,12 +338,12 @@ struct HTTP2ClientSessionTests {
         let frames = try drained(session)
         #expect(frames.contains { $0.isA(.reset) && $0.stream == 1 && $0.number(at: 0) == 8 })
         #expect(outcomes(session) == [1: .reset(code: 8)])
-        // The answer that was on its way.
+        // This response was in flight.
         try feed(session, answer(1))
         #expect(outcomes(session).isEmpty && session.freeStreams == 100)
     }
 
-    @Test("PING is answered, and our own is counted when its answer comes")
+    @Test("PING is answered, and our own is counted when its answer arrives")
     func ping() throws {
         let session = try session()
         try feed(session, Frame(.ping, [1, 2, 3, 4, 5, 6, 7, 8]))
@@ -353,7 +356,7 @@ struct HTTP2ClientSessionTests {
         #expect(session.pingsAnswered == 1)
     }
 
-    @Test("An answer beyond a bound costs its stream, not the connection")
+    @Test("A response beyond a limit ends its stream, not the connection")
     func bounds() throws {
         let session = try session(
             streams: 10,
@@ -380,7 +383,7 @@ struct HTTP2ClientSessionTests {
         #expect(response.body == body && response.field("a") == long)
     }
 
-    @Test("Interim answers and trailers are not the answer")
+    @Test("Interim responses and trailers are not the response")
     func interim() throws {
         let session = try session()
         try submit(session, 1)
@@ -422,7 +425,7 @@ struct HTTP2ClientSessionTests {
     }
 
     @Test(
-        "What could be read as two fields is not sent",
+        "A field that could be read as two is not sent",
         arguments: ["a\r\nb: c", "a\0", "\u{7F}"]
     )
     func smuggling(text: String) throws {
@@ -453,7 +456,7 @@ struct HTTP2ClientSessionTests {
 }
 
 extension HTTP2ClientSession {
-    /// A batch of one.
+    /// Submits a batch of one.
     fileprivate func submit(
         _ template: HTTP2.RequestTemplate,
         path: String,

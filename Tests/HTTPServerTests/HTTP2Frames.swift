@@ -1,6 +1,6 @@
 import Support
 
-/// One HTTP/2 frame, written and read by hand: what libnghttp2 says to itself proves little.
+/// One HTTP/2 frame, written and parsed by hand: libnghttp2 talking to itself proves little.
 struct Frame: Equatable, CustomStringConvertible {
     enum Kind: UInt8 {
         case data = 0
@@ -38,7 +38,7 @@ struct Frame: Equatable, CustomStringConvertible {
 
     var endsStream: Bool { flags & Self.endStream != 0 }
 
-    /// A number of four bytes in the payload.
+    /// Returns a number of four bytes in the payload.
     func number(at offset: Int) -> Int {
         payload[offset..<offset + 4].reduce(0) { $0 << 8 | Int($1) }
     }
@@ -48,7 +48,7 @@ struct Frame: Equatable, CustomStringConvertible {
             + bigEndianBytes(stream) + payload
     }
 
-    /// Removes the whole frames at the start of `bytes`.
+    /// Removes the complete frames at the start of `bytes`.
     static func take(from bytes: inout [UInt8]) -> [Frame] {
         var frames: [Frame] = []
         while bytes.count >= 9 {
@@ -73,7 +73,7 @@ func bigEndianBytes(_ number: Int) -> [UInt8] {
     [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: number >> $0) }
 }
 
-/// A header block of literals: no Huffman code, no table.
+/// Encodes a header block of literals: no Huffman code, no table.
 func headerBlock(_ fields: [(String, String)]) -> [UInt8] {
     fields.flatMap { name, value in
         [0] + text(name) + text(value)
@@ -83,7 +83,7 @@ func headerBlock(_ fields: [(String, String)]) -> [UInt8] {
 private func text(_ text: String) -> [UInt8] {
     let bytes = Array(text.utf8)
     guard bytes.count >= 127 else { return [UInt8(bytes.count)] + bytes }
-    // RFC 7541 section 5.1: what does not fit seven bits follows in sevens.
+    // RFC 7541 section 5.1: a number beyond seven bits continues in groups of seven.
     var rest = bytes.count - 127
     var length: [UInt8] = [127]
     while rest >= 128 {
@@ -119,7 +119,7 @@ final class FrameWire {
     private var buffer: [UInt8] = []
     private var frames: [Frame] = []
 
-    /// By prior knowledge.
+    /// Connects with prior knowledge.
     init(port: Int) async throws {
         wire = try Wire(port: port)
         try await wire.send(clientPreface)
@@ -131,7 +131,7 @@ final class FrameWire {
 
     func endOutput() { wire.endOutput() }
 
-    /// The first frame that fits, out of those not taken yet.
+    /// Returns the first matching frame among those not taken yet.
     func next(_ kind: Frame.Kind, stream: Int? = nil) async throws -> Frame {
         while true {
             if let index = frames.firstIndex(where: {
@@ -148,7 +148,7 @@ final class FrameWire {
         }
     }
 
-    /// The body of an answer, whole.
+    /// Returns the complete body of a response.
     func body(of stream: Int) async throws -> String {
         var body: [UInt8] = []
         while true {
@@ -158,7 +158,7 @@ final class FrameWire {
         }
     }
 
-    /// What is left until the server ends its side.
+    /// Returns the remaining frames until the server ends its side.
     func rest() async throws -> [Frame] {
         buffer += try await wire.receiveAll()
         defer { frames = [] }

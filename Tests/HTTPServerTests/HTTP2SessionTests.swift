@@ -158,7 +158,7 @@ struct HTTP2SessionTests {
 
     @Test func streamsBeyondTheLimitAreRefused() throws {
         let requests = [1, 3, 5].flatMap { requestHead($0, "GET", "/").bytes }
-        // One that cannot know the limit yet may try again.
+        // A client that cannot know the limit yet may retry.
         let early = try session()
         _ = drained(early)
         let events = try feed(early, clientPreface + requests)

@@ -20,7 +20,7 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("What cannot be read is refused in the words of the surface that its path names")
+    @Test("An unreadable request is refused in the form of the surface that its path names")
     func unreadableTargetsAreRefusedByTheirSurface() async throws {
         try await withServer(routes: { router, _ in
             router.errorResponse = { error, request in
@@ -63,7 +63,7 @@ struct HTTP2Tests {
                     == #"{"reason":"Shutdown"}"#
             )
             #expect(try await wire.body(of: 1) == "last")
-            // Stream 3 is beyond it, so nothing is left to wait for.
+            // Stream 3 is beyond it, so there is nothing left to wait for.
             #expect(try await wire.rest().allSatisfy { $0.stream != 3 || $0.isA(.reset) })
         }
     }
@@ -137,7 +137,7 @@ struct HTTP2Tests {
             _ = try await wire.body(of: 1)
             server.server.setMaxConcurrentStreams(1)
             var changed = try await wire.next(.settings)
-            // The acknowledgement of ours is in between.
+            // The acknowledgement of ours comes in between.
             if changed.payload.isEmpty { changed = try await wire.next(.settings) }
             #expect(changed.payload == [0, 3, 0, 0, 0, 1])
             let later = try await FrameWire(port: server.port)
@@ -148,7 +148,7 @@ struct HTTP2Tests {
         }
     }
 
-    /// That one connection was allowed more streams than others have makes no flood of them.
+    /// A connection that may use more streams than others does not count as a flood.
     @Test func aConnectionMayUseTheStreamsThatItWasAllowed() async throws {
         let count = 300
         try await withServer(routes: { router, loop in
@@ -273,7 +273,7 @@ struct HTTP2Tests {
     }
 }
 
-/// So many requests, which wait for each other on one loop.
+/// This number of requests, which wait for each other on one loop.
 private final class Gathering: @unchecked Sendable {
     private var missing: Int
 

@@ -1,9 +1,9 @@
 import HTTPServer
 import Testing
 
-/// Raw bytes that a peer may send, and the statuses that come back, in order, before the
-/// connection ends. What must not happen is a second answer: then bytes of a refused request were
-/// taken for a request of their own.
+/// Raw bytes from a peer, and the statuses of the responses, in order, before the connection ends.
+/// A second response must not occur: it would mean that bytes of a refused request were read as a
+/// request of their own.
 struct RawRequest: Sendable {
     let name: String
     let bytes: [UInt8]
@@ -259,7 +259,7 @@ struct HostileRequestTests {
         }
     }
 
-    /// Each on a connection of its own, whole at once.
+    /// Each is sent on a connection of its own, in one piece.
     @Test(arguments: Kind.allCases)
     func requestsAreAnsweredOrRefused(_ kind: Kind) async throws {
         try await withServer(configure: setSmallLimits) { server in
@@ -276,7 +276,7 @@ struct HostileRequestTests {
         }
     }
 
-    /// The same bytes mean the same however the network cuts them.
+    /// The bytes have the same meaning however the network splits them.
     @Test(arguments: Kind.allCases)
     func piecesMeanTheSame(_ kind: Kind) async throws {
         try await withServer(configure: setSmallLimits) { server in
@@ -284,12 +284,12 @@ struct HostileRequestTests {
                 let wire = try Wire(port: server.port)
                 defer { wire.close() }
                 for byte in request.bytes {
-                    // After a refusal the server may be gone before the last byte.
+                    // After a refusal the server may have closed before the last byte.
                     guard (try? await wire.send([byte])) != nil else { break }
                 }
                 wire.endOutput()
                 let found = try replies(try await wire.receiveAll())
-                // One that comes in pieces is told to go on.
+                // A request that comes in pieces gets 100 Continue.
                 let statuses = found.map(\.status).filter { $0 != 100 }
                 #expect(statuses == request.statuses, "\(request.name)")
             }

@@ -7,14 +7,14 @@ import Testing
 
 @testable import HTTPServer
 
-/// Whom a server closes, refuses or lets wait for answers that nobody reads.
+/// Connections that a server closes, refuses or delays because of unread responses.
 @Suite(.timeLimit(.minutes(1)))
 struct LargeResponseGateTests {
     private static let noWindow = Frame(.settings, [0, 4] + bigEndianBytes(0))
     private static let budget = 2_000_000
 
-    /// `/held/:bytes` is read as slowly as its peer likes; nobody can tell of `/events/:bytes` how
-    /// slowly it is read, and `POST /held/:bytes` does something.
+    /// Runs `body` with a server: `/held/:bytes` is read as slowly as its peer likes; the reading
+    /// rate of `/events/:bytes` is unknown, and `POST /held/:bytes` changes something.
     private func withBudget(
         _ body: (StillServer) async throws -> Void
     ) async throws {
@@ -40,7 +40,7 @@ struct LargeResponseGateTests {
         }
     }
 
-    /// A peer that asks, and reads nothing of the answer but its head.
+    /// Sends a request and reads only the head of its response.
     private func hold(_ path: String, at server: StillServer) async throws -> FrameWire {
         let before = server.heldAnswerBytes
         let wire = try await FrameWire(port: server.port)
@@ -56,7 +56,7 @@ struct LargeResponseGateTests {
     private func makeRoom(_ bytes: Int, at server: StillServer) async -> Bool {
         await withCheckedContinuation { continuation in
             server.loop.execute {
-                // By then everybody's pace is known but that of events.
+                // By then every reading rate is known, except for events.
                 let later = ContinuousClock.now + .seconds(1)
                 continuation.resume(returning: server.server.makeRoom(for: bytes, at: later))
             }
@@ -82,12 +82,12 @@ struct LargeResponseGateTests {
         }
     }
 
-    /// Whose answer is small is closed only where the large ones are not enough, and no more of them
-    /// than it takes.
+    /// A client with a small response is closed only if the large ones are not enough, and no more
+    /// of them than needed.
     @Test func smallHoldersAreSparedAsLongAsThereAreOthers() async throws {
         try await withBudget { server in
             let events = try await hold("/events/1500000", at: server)
-            // Of all the one that reads the fastest.
+            // This one reads the fastest of all.
             let large = try await hold("/held/300000", at: server)
             let more = bigEndianBytes(100_000)
             try await large.send(
@@ -110,7 +110,7 @@ struct LargeResponseGateTests {
         }
     }
 
-    /// What has been done is told; who only asks may ask again.
+    /// A change is reported to its client; a query can be repeated.
     @Test func theAnswerToAWriteIsKept() async throws {
         try await withBudget { server in
             let events = try await hold("/events/1900000", at: server)
@@ -130,7 +130,7 @@ struct LargeResponseGateTests {
         }
     }
 
-    /// What a handler gathers is no answer that waits to be read.
+    /// A response that a handler still collects does not wait for a reader.
     @Test func nobodyIsClosedForWhatIsGathered() async throws {
         try await withStillServer(answerBytes: 0) {
             $0.maximumHeldAnswerBytes = Self.budget
@@ -149,13 +149,13 @@ struct LargeResponseGateTests {
             let wire = try Wire(port: server.port)
             defer { wire.close() }
             try await wire.send("GET /gather HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-            // As much as without the reader.
+            // This is as many as without the reader.
             #expect(try replies(try await wire.receiveAll()).map(\.body) == ["20"])
             #expect(slowReaders(server) == 0)
         }
     }
 
-    /// All of one turn, before any of them has an answer.
+    /// All are sent in one turn, before any of them has a response.
     @Test func requestsOfOneConnectionMakeTheirAnswersInTurns() async throws {
         let (streams, bytes) = (50, 250_000)
         let (begun, begins) = AsyncStream.makeStream(of: Void.self)
@@ -183,7 +183,7 @@ struct LargeResponseGateTests {
                 if seen == streams { break }
             }
             #expect(making.load(ordering: .relaxed) == 4)
-            // One that is called off makes none, and keeps nobody waiting.
+            // A cancelled one makes no response and delays no other.
             try await wire.send(Frame(.reset, stream: 2 * streams - 1, bigEndianBytes(8)))
             await gate.open()
             for stream in 0..<4 { _ = try await wire.next(.headers, stream: 2 * stream + 1) }
@@ -192,7 +192,7 @@ struct LargeResponseGateTests {
             #expect(making.load(ordering: .relaxed) <= 5)
             #expect(server.heldAnswerBytes <= 5 * bytes + 1000)
 
-            // Once the peer reads, each gets its answer.
+            // Once the peer reads, it gets each response.
             let largest = Int(Int32.max)
             try await wire.send(
                 Frame(.settings, [0, 4] + bigEndianBytes(largest)),
@@ -205,10 +205,10 @@ struct LargeResponseGateTests {
         }
     }
 
-    /// Nothing that it sends could be counted by whom it came from.
+    /// Its requests could not be counted by address.
     @Test func aPeerWithoutAnAddressIsRefused() async throws {
         try await withStillServer(answerBytes: 0) { server in
-            // While the loop is busy, it connects, asks and resets.
+            // While the loop is busy, it connects, sends a request and resets.
             let (entered, enter) = AsyncStream.makeStream(of: Void.self)
             var ends: [Int32] = [0, 0]
             try #require(unsafe pipe(&ends) == 0)

@@ -112,8 +112,8 @@ struct ParserTests {
         #expect(parser.next().map(describe) == "failure 413")
     }
 
-    /// Mutants of good requests, cut at random: no trap, no body beyond its bound, no event after
-    /// a failure, and the same events however the bytes are cut.
+    /// Mutants of good requests, cut at random: no trap, no body beyond its bound, no event after a
+    /// failure, and the same events however the bytes are split.
     @Test func whateverComesIsReadOrRefused() {
         var random = SeededGenerator(seed: 0x5EED)
         let seeds = [
@@ -152,7 +152,7 @@ struct ParserTests {
             failures += failed == nil ? 0 : 1
             wholes += whole.contains { $0.hasPrefix("end") } ? 1 : 0
         }
-        // Else the mutants are too tame, or too wild, to show anything.
+        // Otherwise the mutants differ too little, or too much, to show anything.
         #expect(failures > 500 && wholes > 500)
     }
 

@@ -6,9 +6,10 @@ import Support
 import Synchronization
 import Testing
 
-/// What peers that are slow, silent or greedy cannot do to the others. How long an honest one waits
-/// beside a thousand of them is measured by `deploy/bench peers`; here is what holds on any machine.
-@Suite("Beside bad peers", .timeLimit(.minutes(2)))
+/// Limits to the harm that slow, silent or greedy peers can do to others. How long an honest client
+/// waits beside a thousand of them is measured by `deploy/bench peers`; these tests hold on any
+/// machine.
+@Suite("Service beside bad peers", .timeLimit(.minutes(2)))
 struct PeerTests {
     init() {
         // Both ends of each connection are in this process.
@@ -34,7 +35,7 @@ struct PeerTests {
         return wires
     }
 
-    /// Over one connection that stays, and over one each.
+    /// Sends requests over one connection that stays, and over one each.
     private func honestRequestsAreAnswered(_ server: TestServer) async throws {
         let wire = try Wire(port: server.port)
         defer { wire.close() }
@@ -54,7 +55,7 @@ struct PeerTests {
     }
 
     @Test(
-        "a slow head, slow headers and a slow body hold nobody up, and end by 408",
+        "A slow head, slow headers and a slow body delay no other request, and end with 408",
         arguments: [
             "GET /hel", "GET / HTTP/1.1\r\nHost: a\r\nX-Slow: ",
             "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n",
@@ -81,7 +82,7 @@ struct PeerTests {
         }
     }
 
-    @Test("idle connections hold nobody up, and are released")
+    @Test("Idle connections delay no request, and are closed")
     func idlePeers() async throws {
         try await withServer(configure: {
             $0.headTimeout = .seconds(5)
@@ -95,7 +96,9 @@ struct PeerTests {
         }
     }
 
-    @Test("clients that ask for much and read nothing hold nobody up, take bounded memory, and go")
+    @Test(
+        "Clients that request much and read nothing delay no other, use bounded memory, and are closed"
+    )
     func greedyPeersThatDoNotRead() async throws {
         let answers = Tally()
         let body = [UInt8](repeating: UInt8(ascii: "x"), count: 100_000)
@@ -113,8 +116,8 @@ struct PeerTests {
             let requests = String(repeating: get("/much"), count: 1000)
             let greedy = try await peers(100, server, sending: requests)
             try await honestRequestsAreAnswered(server)
-            // The answers to all would be 10 GB; each may have 256 KiB wait, and one answer more:
-            // 36 MB. The rest is for the other tests that run meanwhile.
+            // The responses to all would be 10 GB; each may have 256 KiB waiting, and one response
+            // more: 36 MB. The rest is for the other tests that run meanwhile.
             #expect(try residentBytes() - before < 1 << 30)
             try await everyConnectionIsReleased(server)
             #expect(answers.value < 100 * 1000)
@@ -122,7 +125,7 @@ struct PeerTests {
         }
     }
 
-    @Test("a greedy client's backlog is answered in turns, and another's request between them")
+    @Test("A greedy client's backlog is answered in turns, with another's request in between")
     func turnsAreTaken() async throws {
         let order = Order()
         try await withServer(routes: { router, _ in
@@ -138,7 +141,7 @@ struct PeerTests {
             try await honest.send(get("/first"))
             for wire in greedy + [honest] { _ = try await wire.receive(until: "done\n") }
 
-            // All that the greedy ones want is there before the honest one's request.
+            // All requests of the greedy ones are there before the honest one's.
             let gate = Gate()
             server.loops[0].execute { gate.wait() }
             for wire in greedy {
@@ -162,7 +165,7 @@ struct PeerTests {
             let part = try await wire.receive()
             if part.isEmpty { throw TestFailure("ended after \(bytes) bytes") }
             bytes += part.count
-            // Of an answer's line ends only the body's comes without a carriage return.
+            // Among the line ends of a response, only the body's comes without a carriage return.
             for byte in part {
                 if byte == UInt8(ascii: "\n"), last == UInt8(ascii: "e") { newlines += 1 }
                 last = byte
@@ -185,7 +188,7 @@ struct PeerTests {
     }
 }
 
-/// What a request costs the loop's queue; the rest of that promise is in the loop's own tests.
+/// The queue trips of a request on its loop; the loop's own tests cover the rest.
 @Suite("Queue trips of a request", .timeLimit(.minutes(1)))
 struct QueueTripTests {
     private func trips(_ loop: EventLoop) async -> Int {
@@ -216,27 +219,27 @@ struct QueueTripTests {
                 try await wire.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
                 _ = try await wire.receive(until: "done\n")
             }
-            // But for the trip of asking.
+            // The trip of the call itself does not count.
             trips = await self.trips(loop) - before - 1
         }
         return trips
     }
 
-    @Test("a request whose handler does not suspend costs none")
+    @Test("A request whose handler does not suspend costs no queue trip")
     func nothingSuspends() async throws {
         let trips = try await tripsOfRequests(50, to: "/")
         #expect(trips == 0)
     }
 
-    @Test("one whose handler waits for the loop costs the trip that it waits for, at least")
+    @Test("A request whose handler waits for the loop costs at least the trip of the wait")
     func somethingSuspends() async throws {
-        // This also shows that the count counts.
+        // This also shows that trips are counted.
         let trips = try await tripsOfRequests(50, to: "/suspends")
         #expect(trips >= 50)
     }
 }
 
-/// Holds up a loop until it is opened.
+/// Blocks a loop until it is opened.
 private final class Gate: Sendable {
     private let isOpen = Atomic<Bool>(false)
 

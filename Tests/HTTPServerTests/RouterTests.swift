@@ -56,7 +56,7 @@ struct RouterTests {
         #expect(try JSONValue.parse(found.body)["status"] == 404)
     }
 
-    /// Few are compared, and many are looked up.
+    /// A few routes are compared, and many are looked up.
     @Test(arguments: [1, 8, 9, 100])
     func eachOfManyLiteralsIsFound(_ count: Int) async throws {
         let router = router((0..<count).map { "/one/of-\($0)/end" })

@@ -48,7 +48,7 @@ struct ServerTests {
         }
     }
 
-    /// Whether a handler answers at once or later, in order.
+    /// Immediate and later responses keep their order.
     @Test func whatNeedNotBeWaitedForIsAnsweredAtOnce() async throws {
         try await withServer(routes: { router, loop in
             router.onPrompt(.get, "/at-once/:what") { request in
@@ -156,7 +156,7 @@ struct ServerTests {
         }
     }
 
-    @Test("What cannot be read is refused in the words of the surface that its path names")
+    @Test("An unreadable request is refused in the form of the surface that its path names")
     func unreadableHeadsAreRefusedByTheirSurface() async throws {
         let long = String(repeating: "a", count: 20_000)
         let rows = [
@@ -198,11 +198,11 @@ struct ServerTests {
         try await withServer(configure: { $0.headTimeout = .seconds(2) }) { server in
             let wire = try Wire(port: server.port)
             defer { wire.close() }
-            // Read beside the dribble: a byte that comes after the server has closed resets the
-            // connection, and an answer that nobody has read by then may be lost with it.
+            // The response is read while bytes are still sent: a byte that arrives after the server
+            // has closed resets the connection, and a response unread by then may be lost with it.
             let answer = Task { try await wire.receive() }
             let clock = ContinuousClock.now
-            // A byte now and then must not move the deadline: these would go on for far longer.
+            // A byte now and then must not extend the deadline, or these would take far longer.
             for byte in Array(start.utf8) + Array(repeating: UInt8(ascii: "x"), count: 5000) {
                 guard ContinuousClock.now - clock < .seconds(8),
                     (try? await wire.send([byte])) != nil
@@ -258,7 +258,7 @@ struct ServerTests {
         try await withServer { server in
             let wire = try Wire(port: server.port)
             try await wire.send(get("/slow") + get("/slow") + get("/slow"))
-            // The first answer is met by a reset, the second is written into a broken pipe.
+            // The first response is met by a reset, the second is written into a broken pipe.
             wire.close()
             let open = server.metrics.gauge(.httpConnections)
             let answered = server.metrics.counter(
@@ -356,7 +356,7 @@ struct ServerTests {
             try await wire.send(get("/slow") + get("/hello/never"))
             for await _ in arrived.stream { break }
             async let stopped: Void = server.server.stop(within: .seconds(10))
-            // This one's end shows that the stop has begun.
+            // The end of this one shows that the stop has begun.
             #expect(try await idle.receiveAll().isEmpty)
             gate.continuation.yield()
             let found = try replies(try await wire.receiveAll())
@@ -439,7 +439,7 @@ struct ServerTests {
     }
 }
 
-/// What was logged.
+/// Collects log lines.
 final class Lines: Sendable {
     private let lines = Mutex<[String]>([])
 

@@ -4,8 +4,8 @@ import Support
 
 @testable import HTTPServer
 
-/// One loop's share of a server whose time stands still but for the ticks that a test gives it: what
-/// only goes on because of a tick does not go on here.
+/// One loop's share of a server whose time advances only by the ticks of a test: work that depends
+/// on a tick does not continue here.
 struct StillServer: Sendable {
     let loop: EventLoop
     let server: ServerLoop

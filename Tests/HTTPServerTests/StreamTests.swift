@@ -5,7 +5,7 @@ import Support
 import Synchronization
 import Testing
 
-/// Answers that are made while they are sent.
+/// Responses that are made while they are sent.
 @Suite(.timeLimit(.minutes(1)))
 struct StreamTests {
     private func get(_ target: String) -> String { "GET \(target) HTTP/1.1\r\nHost: a\r\n\r\n" }
@@ -28,8 +28,8 @@ struct StreamTests {
         }
     }
 
-    /// `GET /endless` writes 16 KiB again and again; `/ticks` sends three events and ends; `/quiet`
-    /// says one thing and waits.
+    /// Makes the routes: `GET /endless` writes 16 KiB again and again; `/ticks` sends three events
+    /// and ends; `/quiet` sends one and waits.
     private func routes(
         _ watch: Watch,
         maximumDuration: Duration? = nil
@@ -124,12 +124,12 @@ struct StreamTests {
             let text = String(decoding: answer, as: UTF8.self)
             #expect(text.hasPrefix("HTTP/1.1 200 OK\r\n"))
             #expect(text.hasSuffix("\r\n\r\n"))
-            // Nobody knows how long it would be.
+            // The length is not known.
             #expect(!text.lowercased().contains("content-length"))
         }
     }
 
-    /// From off the loop the cancellation overtakes the write that it is about.
+    /// From off the loop the cancellation overtakes the write.
     @Test func aWriteOfATaskThatIsCancelledAlreadyDoesNotWait() async throws {
         let watch = Watch()
         try await withServer(routes: { router, _ in
@@ -153,22 +153,23 @@ struct StreamTests {
         }
     }
 
-    /// The writer waits for a peer that does not read, so the server holds a bounded part.
+    /// The writer waits for a peer that does not read, so the server has a bounded part in memory.
     @Test func aPeerThatDoesNotReadHoldsTheWriterBack() async throws {
         let watch = Watch()
         try await withServer(routes: routes(watch)) { server in
             let wire = try Wire(port: server.port, receiveBufferBytes: 4096)
             try await wire.send(get("/endless"))
             var last = -1
-            // What the kernel holds for the two sockets is its own affair; then it stands still.
+            // The kernel buffers an unknown amount for the two sockets; then the writer stops.
             while watch.written.load(ordering: .relaxed) != last {
                 last = watch.written.load(ordering: .relaxed)
                 try await Task.sleep(for: .milliseconds(200))
             }
             #expect(last > 0)
             #expect(last < 16 << 20)
-            // As much as it takes: what the kernel holds, megabytes of it, goes first. A writer that
-            // did not go on would leave nothing to receive, which is an error after ten seconds.
+            // The test reads as much as necessary: first what the kernel has buffered, megabytes of
+            // it. A writer that did not continue would leave nothing to receive, which is an error
+            // after ten seconds.
             while watch.written.load(ordering: .relaxed) <= last { _ = try await wire.receive() }
             wire.close()
             await watch.expectEnd("disconnected")
@@ -200,7 +201,7 @@ struct StreamTests {
     @Test func aPeerThatTakesNothingIsDropped() async throws {
         let watch = Watch()
         try await withServer(
-            // Also how long the test may take between a connection and its request.
+            // The test may take this long between a connection and its request.
             configure: { $0.idleTimeout = .seconds(2) },
             routes: routes(watch)
         ) { server in
@@ -269,7 +270,7 @@ struct StreamTests {
         }
     }
 
-    /// A body that fails is cut off, so that nobody takes its part for the whole.
+    /// A failed body is cut off, so that its part is not mistaken for the whole.
     @Test func aStreamThatFailsIsCutOff() async throws {
         try await withServer(routes: routes(Watch())) { server in
             let plain = try Wire(port: server.port)

@@ -8,7 +8,7 @@ import Testing
 
 @testable import HTTPServer
 
-/// Driven by libcurl, so that another TLS and another HTTP/2 than ours say what they see.
+/// These tests use libcurl, so that another implementation of TLS and HTTP/2 checks ours.
 @Suite(.timeLimit(.minutes(1)))
 struct TLSTests {
     private struct Client {
@@ -160,13 +160,13 @@ struct TLSTests {
         }
     }
 
-    /// As when there were no descriptors left for a moment: the files do not change again.
+    /// This can happen when there are no descriptors for a moment: the files do not change again.
     @Test func filesThatCouldNotBeReadAreTriedAgain() throws {
         let folder = try TemporaryFolder()
         let pair = try CertificateAuthority.make(commonName: "Test CA").issue()
         let key = folder.path("server.key")
         let lines = Lines()
-        // In place, and with the same time, so that the files look the same.
+        // Writes in place, with the same time, so that the files look unchanged.
         func write(_ text: String, at seconds: Int) throws {
             let file = try #require(FileHandle(forWritingAtPath: key))
             try file.write(contentsOf: Data(text.utf8))
@@ -263,7 +263,7 @@ struct TLSTests {
                 defer { wire.close() }
                 try await wire.send(garbage)
                 let answer = try await wire.receiveAll()
-                // At most an alert, never an answer in plain text.
+                // The peer gets an alert at most, never a response in plain text.
                 #expect(answer.count <= 7 && !answer.starts(with: Array("HTTP".utf8)))
             }
             let answer = try await client.call(server.tlsPort, "/who", .preferHTTP2)
@@ -272,7 +272,7 @@ struct TLSTests {
     }
 }
 
-/// A folder that goes with the test.
+/// A folder that is removed after the test.
 final class TemporaryFolder: Sendable {
     private let url: URL
 

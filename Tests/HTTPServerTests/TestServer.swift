@@ -3,7 +3,7 @@ import HTTPServer
 import Observability
 import Support
 
-/// A server on a free port of this machine, on loops of its own, for as long as a test runs.
+/// A server on a free port of this machine, on loops of its own, while a test runs.
 struct TestServer: Sendable {
     let server: HTTPServer
     let loops: [EventLoop]
@@ -13,7 +13,7 @@ struct TestServer: Sendable {
     var port: Int { addresses.first { $0.scheme == "http" }?.port ?? 0 }
     var tlsPort: Int { addresses.first { $0.scheme == "https" }?.port ?? 0 }
 
-    /// Sends raw bytes, ends the client's side, and returns all that is answered.
+    /// Sends raw bytes, ends the client's side, and returns the entire response.
     func exchange(_ raw: [UInt8]) async throws -> [UInt8] {
         let wire = try Wire(port: port)
         defer { wire.close() }
@@ -67,7 +67,8 @@ func withServer(
     try result.get()
 }
 
-/// `GET /` and `/slow` (100 ms late), `POST /echo`, `GET /hello/:name`, `GET /failing`.
+/// Makes the routes: `GET /` and `/slow` (100 ms late), `POST /echo`, `GET /hello/:name`, `GET
+/// /failing`.
 @Sendable
 func addTestRoutes(_ router: inout Router, _ loop: EventLoop) {
     router.on(.get, "/") { .text("\($0.method.rawValue) \($0.rawTarget)") }

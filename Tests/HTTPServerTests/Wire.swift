@@ -1,12 +1,12 @@
 import Glibc
 import Support
 
-/// A client's socket to a port of this machine, with nothing between the test and its bytes. Each
+/// A client socket to a port of this machine, with nothing between the test and its bytes. Each
 /// call waits on a thread of its own, at most ten seconds.
 struct Wire: Sendable {
     private let descriptor: Int32
 
-    /// Small `receiveBufferBytes` make a peer that reads slowly.
+    /// Connects. A small `receiveBufferBytes` makes a slow reader.
     init(port: Int, receiveBufferBytes: Int32? = nil) throws {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         var limit = timeval(tv_sec: 10, tv_usec: 0)
@@ -55,7 +55,7 @@ struct Wire: Sendable {
 
     func send(_ text: String) async throws { try await send(Array(text.utf8)) }
 
-    /// Some bytes; none once the server has ended its side.
+    /// Returns some bytes, or no bytes once the server has ended its side.
     func receive() async throws -> [UInt8] {
         let descriptor = descriptor
         return try await onThread {
@@ -70,7 +70,7 @@ struct Wire: Sendable {
         }
     }
 
-    /// All until the server ends its side.
+    /// Returns all bytes until the server ends its side.
     func receiveAll() async throws -> [UInt8] {
         var all: [UInt8] = []
         while true {
@@ -80,7 +80,7 @@ struct Wire: Sendable {
         }
     }
 
-    /// All until `text` is at the end of it.
+    /// Returns all bytes until they end with `text`.
     func receive(until text: String) async throws -> String {
         var all: [UInt8] = []
         while !String(decoding: all, as: UTF8.self).hasSuffix(text) {
@@ -104,7 +104,7 @@ struct Reply: Equatable {
     let body: String
 }
 
-/// Takes answers apart that have a `Content-Length` each; answers to HEAD have none to take.
+/// Splits responses that have a `Content-Length` each; those to HEAD have no body.
 func replies(_ bytes: [UInt8], hasBodies: Bool = true) throws -> [Reply] {
     var rest = bytes[...]
     var found: [Reply] = []
