@@ -7,13 +7,13 @@ import Testing
 
 private let fine = HTTPServerResponse(status: 200)
 
-/// 8 KiB in a head: those wait for no window of the peer's.
+/// 8 KiB in a head: those need no window of the peer's.
 private let large = String(repeating: "0123456789abcdef", count: 512)
 
 private func paths(_ count: Int) -> [String] { (0..<count).map { "/\($0)" } }
 
-@Suite("Bytes that a socket has not taken", .timeLimit(.minutes(1))) struct OutputBuffers {
-    @Test("What was taken does not stay, however long the buffer is topped up and never empty")
+@Suite("Bytes that a socket has not accepted", .timeLimit(.minutes(1))) struct OutputBuffers {
+    @Test("Accepted bytes leave memory, however long the buffer is refilled before it is empty")
     func toppedUp() {
         var buffer = OutputBuffer()
         var next: UInt8 = 0
@@ -37,7 +37,7 @@ private func paths(_ count: Int) -> [String] { (0..<count).map { "/\($0)" } }
         #expect(peak <= 3 * 65_536)
     }
 
-    @Test("Large or small, once it is empty nothing is left")
+    @Test("A buffer of any size uses no memory once it is empty")
     func emptied() {
         for count in [1, 1_000_000] {
             var buffer = OutputBuffer()
@@ -49,7 +49,7 @@ private func paths(_ count: Int) -> [String] { (0..<count).map { "/\($0)" } }
     }
 }
 
-/// The most that was seen. Confined to a loop.
+/// The maximum that was seen. Confined to a loop.
 private final class Peak: @unchecked Sendable {
     var bytes = 0
     var looks = 0
@@ -61,7 +61,8 @@ private final class Peak: @unchecked Sendable {
 }
 
 @Suite("A pool whose peer does not read", .timeLimit(.minutes(2))) struct PoolCongestion {
-    /// One connection through a tunnel, on which a first request has been answered.
+    /// Runs `body` with one connection through a tunnel, on which a first request has been
+    /// answered.
     private func run(
         answer: HTTPServerResponse = fine,
         change: @escaping (inout HTTP2PoolConfiguration) -> Void = { _ in },
@@ -88,7 +89,7 @@ private final class Peak: @unchecked Sendable {
         }
     }
 
-    /// Starts so much at once that the socket takes no more.
+    /// Starts so many requests at once that the socket accepts no more.
     private func congest(
         _ bench: PoolBench,
         _ tunnel: Tunnel,
@@ -108,7 +109,7 @@ private final class Peak: @unchecked Sendable {
         return results
     }
 
-    @Test("A slow reader gets everything, and little memory waits for it")
+    @Test("A slow reader gets everything, and little memory is used for it")
     func slowReader() async throws {
         try await run { bench, tunnel, server in
             let peak = Peak()
@@ -127,10 +128,10 @@ private final class Peak: @unchecked Sendable {
         }
     }
 
-    @Test("Where a socket takes bytes again, what waits goes on by that alone")
+    @Test("Waiting bytes are sent as soon as the socket accepts some again")
     func drained() async throws {
         let hang = HTTPServerResponse(status: 200, ending: { _ in })
-        // The server says nothing after its settings, and no clock helps.
+        // The server sends nothing after its settings, and the clock does not tick.
         try await run(answer: hang, change: { $0.tick = .seconds(3600) }) { bench, tunnel, server in
             _ = try await congest(bench, tunnel, count: 900, timeout: .seconds(7200))
             try await bench.loop.onLoop { tunnel.isPaused = false }
@@ -138,12 +139,12 @@ private final class Peak: @unchecked Sendable {
         }
     }
 
-    @Test("What a full socket holds up can be withdrawn, until it is written")
+    @Test("A request that a full socket delays can be withdrawn until it is written")
     func withdraw() async throws {
         try await run { bench, tunnel, server in
             let results = try await congest(bench, tunnel, timeout: .seconds(100))
             let inside = try await bench.loop.onLoop { [pool = bench.pool] in
-                // More than those that no stream has.
+                // These are more than those without a stream.
                 let waiting = pool.requestsWaiting
                 pool.withdraw()
                 #expect(pool.requestsWaiting == 0 && pool.requestsInside < 1500 - waiting)
@@ -159,14 +160,14 @@ private final class Peak: @unchecked Sendable {
         }
     }
 
-    @Test("A limit that falls calls back what is not written: none waits inside a connection")
+    @Test("A lower limit recalls unwritten requests, which do not wait inside a connection")
     func limitFalls() async throws {
         try await run { bench, tunnel, server in
             let results = try await congest(bench, tunnel, timeout: .seconds(100))
             server.server.setMaxConcurrentStreams(1)
             _ = try await eventually("the requests' return") {
                 try await bench.loop.onLoop { [pool = bench.pool] in
-                    // 1500 less the thousand streams there were.
+                    // 1500 less the thousand streams from before.
                     pool.requestsWaiting > 500 && pool.requestsInside == 1500
                 } ? () : nil
             }
@@ -179,7 +180,7 @@ private final class Peak: @unchecked Sendable {
         }
     }
 
-    @Test("A connection whose requests are over is closed even where its socket takes no goodbye")
+    @Test("A connection without requests is closed even if its socket accepts no GOAWAY")
     func deadSocket() async throws {
         // All deadlines pass before a PING is due.
         try await run(change: { $0.pingAfter = .seconds(1) }) { bench, tunnel, server in
@@ -193,7 +194,7 @@ private final class Peak: @unchecked Sendable {
             let all = try await eventually("all") { results.all(1500) }
             #expect(all.allSatisfy { $0.error != nil })
             try await bench.loop.onLoop { tunnel.isPaused = false }
-            // What the socket had taken may arrive; what is said not to have been sent does not.
+            // Bytes that the socket had accepted may arrive; those reported as unsent do not.
             let notSent = all.indices.filter { all[$0].error?.requestWasNotSent == true }
             #expect(!notSent.isEmpty)
             #expect(try await bench.send(["/first"]).first?.status == 200)

@@ -9,7 +9,7 @@ import Testing
 
 private func paths(_ count: Int) -> [String] { (0..<count).map { "/\($0)" } }
 
-/// How much happens in one turn of a loop, at most. Confined to the loop.
+/// The most events in one turn of a loop. Confined to the loop.
 private final class TurnCount: @unchecked Sendable {
     private let loop: EventLoop
     private var now = 0
@@ -28,10 +28,10 @@ private final class TurnCount: @unchecked Sendable {
 private let fine = HTTPServerResponse(status: 200)
 
 @Suite("A pool whose server misbehaves", .timeLimit(.minutes(2))) struct PoolFaults {
-    @Test("GOAWAY: what was not processed moves on silently, and nothing is processed twice")
+    @Test("After GOAWAY unprocessed requests move silently, and no request is processed twice")
     func goaway() async throws {
         try await withLocalServer(maxConcurrentStreams: 50) { request in
-            // Each connection's 71st.
+            // This is each connection's 71st.
             guard let stream = request.streamID, stream == 141 else { return fine }
             var response = fine
             // This one, and all that came after it, were not processed.
@@ -42,14 +42,14 @@ private let fine = HTTPServerResponse(status: 200)
                 let results = try await bench.send(paths(1000))
                 #expect(results.allSatisfy { $0.status == 200 })
                 #expect(Set(server.received.map(\.connectionID)).count > 10)
-                // As nginx does it, only sooner: nothing was slowed down by it.
+                // nginx does this too, only later: nothing was delayed by it.
                 let reconnect = try await loop.onLoop { bench.pool.reconnect }
                 #expect(reconnect.earlyEnds == 0 && reconnect.failures == 0)
             }
         }
     }
 
-    @Test("A server that ends each connection after one answer is not stormed with new ones")
+    @Test("A server that ends each connection after one response gets new ones at a bounded rate")
     func goawayStorm() async throws {
         try await withLocalServer(maxConcurrentStreams: 1) { request in
             var response = fine
@@ -67,7 +67,7 @@ private let fine = HTTPServerResponse(status: 200)
                 change: { $0.maximumConnections = 2 }
             ) { bench in
                 let results = try await bench.send(paths(200), timeout: .seconds(3))
-                // Four are forgiven, then they come ever more slowly: not 50 in three seconds.
+                // Four are allowed, then they are opened ever more slowly: not 50 in three seconds.
                 let connections = Set(server.received.map(\.connectionID)).count
                 #expect(connections >= 5 && connections < 50)
                 #expect(results.count { $0.status == 200 } == connections)
@@ -77,7 +77,7 @@ private let fine = HTTPServerResponse(status: 200)
         }
     }
 
-    @Test("A refused stream is sent again by itself, but not for ever")
+    @Test("A refused stream is sent again, a bounded number of times")
     func refused() async throws {
         let first = FirstTime()
         try await withLocalServer { request in
@@ -107,7 +107,7 @@ private let fine = HTTPServerResponse(status: 200)
         }
     }
 
-    @Test("What is never answered ends at its deadline in doubt; the others are not held up")
+    @Test("An unanswered request ends in doubt at its deadline, and the others are not delayed")
     func silence() async throws {
         try await withLocalServer(maxConcurrentStreams: 20) { request in
             var response = fine
@@ -129,7 +129,7 @@ private let fine = HTTPServerResponse(status: 200)
         }
     }
 
-    @Test("A server that says nothing at all: deadlines say that nothing was sent")
+    @Test("Requests to a silent server end at their deadlines and were not sent")
     func mute() async throws {
         let loop = try EventLoop(name: "mute")
         let port = try await loop.onLoop {
@@ -142,7 +142,7 @@ private let fine = HTTPServerResponse(status: 200)
         await loop.stop()
     }
 
-    @Test("A thousand deadlines of one moment are ended in portions, with others' turns in between")
+    @Test("A thousand deadlines of one moment end in batches, with other work in between")
     func portions() async throws {
         let loop = try EventLoop(name: "mute")
         let port = try await loop.onLoop {
@@ -162,16 +162,16 @@ private let fine = HTTPServerResponse(status: 200)
             }
             let all = try await eventually("all") { results.all(1000) }
             #expect(all.allSatisfy { $0.error?.kind == .timeout })
-            // A tick's portion, and one that was left of the tick before.
+            // A batch of this tick, and one left over from the tick before.
             #expect(try await loop.onLoop { turns.most } <= 2 * HTTP2Pool.endsOfTurn)
         }
         await loop.stop()
     }
 
-    @Test("What fails before a request goes out says which, and that nothing was sent")
+    @Test("A failure before a request goes out has its reason, and that nothing was sent")
     func notSent() async throws {
         let loop = try EventLoop(name: "client")
-        // Nobody listens on port 1.
+        // Nothing listens on port 1.
         let cases: [(String, HTTPTransportError.Kind)] = [
             ("https://127.0.0.1:1", .connect), ("https://no-such-host.invalid", .resolve),
         ]
@@ -194,7 +194,7 @@ private let fine = HTTPServerResponse(status: 200)
         await loop.stop()
     }
 
-    @Test("A host that may be called must have a public address")
+    @Test("An allowed host must have a public address")
     func privateAddress() async throws {
         try await withLocalServer { _ in
             fine
@@ -226,7 +226,9 @@ private let fine = HTTPServerResponse(status: 200)
         }
     }
 
-    @Test("Wrong authority, wrong name, no HTTP/2: each is told apart, and nothing was sent")
+    @Test(
+        "A wrong authority, a wrong name and a missing HTTP/2 are distinct errors, with nothing sent"
+    )
     func untrusted() async throws {
         try await withLocalServer { _ in
             fine
@@ -247,14 +249,14 @@ private let fine = HTTPServerResponse(status: 200)
         } _: { server, loop in
             try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
                 let error = try await bench.send(["/"]).first?.error
-                // Refused in the handshake, or after it: either way nothing was sent.
+                // It is refused in the handshake or after it: in both cases nothing was sent.
                 #expect(error?.kind == .protocolViolation || error?.kind == .tls)
                 #expect(error?.requestWasNotSent == true)
             }
         }
     }
 
-    @Test("A certificate that is named itself is trusted, as libcurl has it, and no other")
+    @Test("A certificate that is itself in the CA file is trusted, as in libcurl, and no other")
     func partialChain() async throws {
         try await withLocalServer { _ in
             fine
@@ -275,7 +277,7 @@ private let fine = HTTPServerResponse(status: 200)
         }
     }
 
-    @Test("The certificate from memory is the client's name")
+    @Test("The certificate from memory authenticates the client")
     func clientCertificate() async throws {
         try await withLocalServer(requestsClientCertificate: true) { request in
             .text(request.clientCertificateSubject ?? "none")
@@ -321,7 +323,7 @@ private let fine = HTTPServerResponse(status: 200)
         }
     }
 
-    @Test("A proxy that tunnels is gone through")
+    @Test("A proxy that tunnels is used")
     func tunnel() async throws {
         try await withLocalServer { _ in
             fine
@@ -341,7 +343,7 @@ private let fine = HTTPServerResponse(status: 200)
         }
     }
 
-    @Test("A server that dies: all that was out is in doubt, and the next one is found again")
+    @Test("When a server dies, all requests in flight are in doubt, and the next server is found")
     func death() async throws {
         try await withLocalServer(maxConcurrentStreams: 100) { request in
             var response = fine
@@ -363,11 +365,11 @@ private let fine = HTTPServerResponse(status: 200)
                 let results = try await bench.start(paths(120))
                 _ = try await eventually("requests") { server.received.count > 100 ? () : nil }
                 try await loop.onLoop { tunnel.cut() }
-                // The rest follow on a new connection, until its streams are taken too.
+                // The rest follow on a new connection, until its streams are used too.
                 _ = try await eventually("the rest") { server.received.count > 120 ? () : nil }
                 try await loop.onLoop { bench.pool.close() }
                 let all = try #require(results.all(120))
-                // Sent once each, and never silently again.
+                // Each was sent once, and not silently again.
                 #expect(all.allSatisfy { $0.error != nil })
                 #expect(all.count { $0.error?.isInDoubt == true } >= 100)
                 let sent = server.received.filter { $0.path != "/fine" }.map(\.path)
@@ -376,7 +378,7 @@ private let fine = HTTPServerResponse(status: 200)
         }
     }
 
-    @Test("A peer that stops answering PING is given up long before the deadlines")
+    @Test("A peer that stops answering PING is closed long before the deadlines")
     func frozen() async throws {
         try await withLocalServer { _ in
             fine
@@ -400,7 +402,7 @@ private let fine = HTTPServerResponse(status: 200)
         }
     }
 
-    @Test("A connection that a bad answer came over is replaced, the others stay")
+    @Test("A connection with a bad response is replaced, and the others stay")
     func retire() async throws {
         try await withLocalServer { _ in
             fine
@@ -417,7 +419,7 @@ private let fine = HTTPServerResponse(status: 200)
         }
     }
 
-    @Test("Idle connections are closed, old ones replaced", arguments: [true, false])
+    @Test("Idle connections are closed, and old ones replaced", arguments: [true, false])
     func idle(isOld: Bool) async throws {
         try await withLocalServer { _ in
             fine

@@ -7,7 +7,7 @@ import Testing
 
 @testable import HTTPTransport
 
-/// One request of a few.
+/// One small request.
 struct HTTP2Request: Sendable {
     var head: HTTP2RequestHead
     var path: String
@@ -66,7 +66,7 @@ final class Results: @unchecked Sendable {
         lock.withLock { if results.updateValue(result, forKey: index) != nil { repeated = true } }
     }
 
-    /// Nil while some are missing.
+    /// The results, or `nil` while some are missing.
     func all(_ count: Int) -> [Result]? {
         lock.withLock {
             #expect(!repeated)
@@ -169,9 +169,9 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
     )
 }
 
-@Suite("A pool of connections", .timeLimit(.minutes(2))) struct Pools {
+@Suite("Connection pool", .timeLimit(.minutes(2))) struct Pools {
     @Test(
-        "Each request gets its own answer, within the peer's stream limit",
+        "Each request gets its own response, within the peer's stream limit",
         arguments: [1, 7, 1000]
     )
     func answers(streams: Int) async throws {
@@ -185,7 +185,7 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
                     #expect(answer.header("apns-id") == "id/\(index)")
                     #expect(answer.body == Array("{}".utf8))
                 }
-                // Nothing was refused and sent again.
+                // No stream was refused and sent again.
                 #expect(server.received.count == count)
                 #expect(Set(server.received.map(\.connectionID)).count <= 4)
                 let request = try #require(server.received.first)
@@ -196,7 +196,7 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
         }
     }
 
-    @Test("Large bodies pass whole both ways")
+    @Test("Large bodies pass completely in both directions")
     func large() async throws {
         try await withLocalServer(handler: echo) { server, loop in
             try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
@@ -208,7 +208,7 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
         }
     }
 
-    @Test("One request opens one connection, a burst several, none more than allowed")
+    @Test("One request opens one connection, a burst several, up to the limit")
     func growth() async throws {
         let gate = Gate()
         try await withLocalServer(maxConcurrentStreams: 10) { request in
@@ -224,7 +224,7 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
                 _ = try await bench.send(["/first"])
                 #expect(try await loop.onLoop { bench.pool.connectionCount } == 1)
                 let results = try await bench.start(paths(200))
-                // As many as three take; what is more waits in the pool.
+                // Three connections accept this many; the others wait in the pool.
                 _ = try await eventually("requests") { server.received.count == 31 ? () : nil }
                 #expect(try await loop.onLoop { bench.pool.connectionCount } == 3)
                 #expect(try await loop.onLoop { bench.pool.requestsWaiting } == 170)
@@ -236,7 +236,7 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
         }
     }
 
-    @Test("A limit of one until the first answer does not count for what connections carry")
+    @Test("A limit of one before the first response does not count as the capacity of connections")
     func risingLimit() async throws {
         let gate = Gate()
         try await withLocalServer(maxConcurrentStreams: 1) { request in
@@ -261,7 +261,7 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
         }
     }
 
-    @Test("Each connection looks its name up anew")
+    @Test("Each connection resolves its name again")
     func freshNames() async throws {
         try await withLocalServer(maxConcurrentStreams: 10, handler: echo) { server, loop in
             try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in
@@ -277,7 +277,7 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
         }
     }
 
-    @Test("An answer beyond the bound is not kept, and the others go on")
+    @Test("A response beyond the limit is dropped, and the others continue")
     func hugeAnswer() async throws {
         try await withLocalServer { request in
             let count = request.path == "/huge" ? 300_000 : 200_000
@@ -297,7 +297,7 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
         }
     }
 
-    @Test("The stream limit may fall to one while requests are out")
+    @Test("The stream limit may fall to one while requests are in flight")
     func limitFalls() async throws {
         try await withLocalServer(maxConcurrentStreams: 100) { request in
             try await Task.sleep(for: .milliseconds(5))
@@ -320,7 +320,7 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
         }
     }
 
-    @Test("With a token one request proves each connection before the others follow")
+    @Test("With a token one request tries each connection before the others follow")
     func proof() async throws {
         let gate = Gate()
         try await withLocalServer(maxConcurrentStreams: 100) { request in
@@ -348,7 +348,7 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
         }
     }
 
-    @Test("A pool that is closed answers everything: in doubt what was sent, not sent the rest")
+    @Test("Closing a pool ends every request: sent ones are in doubt, the others were not sent")
     func close() async throws {
         try await withLocalServer(maxConcurrentStreams: 10) { _ in
             HTTPServerResponse(status: 200, ending: { _ in })
@@ -371,7 +371,7 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
         }
     }
 
-    @Test("closeAfterLast lets what runs come through")
+    @Test("closeAfterLast lets requests in flight finish")
     func closeAfterLast() async throws {
         let gate = Gate()
         try await withLocalServer { request in
@@ -394,7 +394,7 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
         }
     }
 
-    @Test("More requests than allowed are refused, not queued")
+    @Test("Requests beyond the limit are refused, not queued")
     func overloaded() async throws {
         try await withLocalServer { _ in
             HTTPServerResponse(status: 200, ending: { _ in })
@@ -413,7 +413,7 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
         }
     }
 
-    @Test("A header that could smuggle is refused", arguments: ["a\r\nb: c", "a\0"])
+    @Test("A header that could smuggle a request is refused", arguments: ["a\r\nb: c", "a\0"])
     func smuggling(text: String) async throws {
         #expect(throws: HTTPTransportError.self) {
             try HTTP2RequestHead(
@@ -439,7 +439,7 @@ private func echo(_ request: HTTPServerRequest) -> HTTPServerResponse {
         }
     }
 
-    @Test("A head that does not go into frames was not sent, and costs no connection")
+    @Test("A head that does not fit into frames was not sent, and the connection stays")
     func hugeHead() async throws {
         try await withLocalServer(handler: echo) { server, loop in
             try await PoolBench.run(server.origin, loop, caFile: server.caFile) { bench in

@@ -49,7 +49,7 @@ private func failure(
 }
 
 @Suite(.timeLimit(.minutes(1))) struct WholeCalls {
-    @Test("A call goes over HTTP/2 and comes back whole")
+    @Test("A call over HTTP/2 returns the complete response")
     func http2() async throws {
         try await withLocalServer(handler: echo) { server, loop in
             try await withClient(server, loop) { client in
@@ -132,14 +132,14 @@ private func failure(
                     return await group.reduce(into: [Int?]()) { $0.append($1) }
                 }
                 #expect(statuses.count == 200 && statuses.allSatisfy { $0 == 200 })
-                // Nothing was refused and sent again, so no connection was given up.
+                // No stream was refused and sent again, so all connections stayed open.
                 #expect(server.received.count == 200)
                 #expect(Set(server.received.map(\.connectionID)).count <= 2)
             }
         }
     }
 
-    @Test("A first call that is never answered does not hold up the others")
+    @Test("A first call that is never answered does not delay the others")
     func patience() async throws {
         try await withLocalServer { request in
             var response = echo(request)
@@ -162,7 +162,7 @@ private func failure(
         }
     }
 
-    @Test("A redirect is an answer, never followed")
+    @Test("A redirect is returned as the response and never followed")
     func redirect() async throws {
         try await withLocalServer { request in
             HTTPServerResponse(status: 302, headers: ["Location": "/elsewhere"])
@@ -175,7 +175,7 @@ private func failure(
         }
     }
 
-    @Test("The certificate from memory is the client's name")
+    @Test("The certificate from memory authenticates the client")
     func clientCertificate() async throws {
         try await withLocalServer(requestsClientCertificate: true) { request in
             .text(request.clientCertificateSubject ?? "none")
@@ -210,7 +210,7 @@ private func failure(
 }
 
 @Suite(.timeLimit(.minutes(1))) struct Failures {
-    @Test("A deadline ends a call that was sent, and one that never was says so")
+    @Test("A deadline ends a call that was sent, and reports one that was not")
     func deadline() async throws {
         try await withLocalServer { _ in
             HTTPServerResponse(status: 200, ending: { _ in })
@@ -223,7 +223,7 @@ private func failure(
                 #expect(server.received.count == 1)
             }
         }
-        // A listener that never answers the handshake.
+        // This listener never answers the handshake.
         let loop = try EventLoop(name: "silent")
         let port = try await loop.onLoop {
             try TCPListener(host: "127.0.0.1", port: 0, on: loop) { _ in }.port
@@ -240,10 +240,10 @@ private func failure(
         await loop.stop()
     }
 
-    @Test("What fails before a request goes out says that nothing was sent")
+    @Test("A failure before a request goes out reports that nothing was sent")
     func notSent() async throws {
         let loop = try EventLoop(name: "client")
-        // Nobody listens on port 1.
+        // Nothing listens on port 1.
         let cases: [(String, HTTPTransportError.Kind)] = [
             ("https://127.0.0.1:1/", .connect),
             ("https://no-such-host.invalid:443/", .resolve),
@@ -291,7 +291,7 @@ private func failure(
         }
     }
 
-    @Test("A body beyond the bound is not collected")
+    @Test("A body beyond the limit is not collected")
     func tooLarge() async throws {
         try await withLocalServer { _ in
             HTTPServerResponse(status: 200, body: [UInt8](repeating: 1, count: 100_000))
@@ -307,7 +307,7 @@ private func failure(
         }
     }
 
-    @Test("A stream that was refused unprocessed is sent again by itself")
+    @Test("A stream that was refused unprocessed is sent again")
     func refusedStream() async throws {
         let first = FirstTime()
         try await withLocalServer { request in
@@ -323,7 +323,7 @@ private func failure(
         }
     }
 
-    @Test("After GOAWAY what was not processed goes to a new connection", arguments: [0, nil])
+    @Test("Unprocessed requests go to a new connection after GOAWAY", arguments: [0, nil])
     func goaway(lastStreamID: Int?) async throws {
         let first = FirstTime()
         try await withLocalServer { request in
@@ -351,7 +351,7 @@ private func failure(
         }
     }
 
-    @Test("A burst over connections that keep going away leaves no call in doubt")
+    @Test("A burst over connections that send GOAWAY repeatedly leaves no call in doubt")
     func goawayBurst() async throws {
         let taken = Tally()
         try await withLocalServer { request in
@@ -382,7 +382,8 @@ private func failure(
                     }
                     return await group.reduce(into: [Int: Int]()) { $0[$1, default: 0] += 1 }
                 }
-                // What was disowned too often for the client to go on says that it may be repeated.
+                // A call that was refused too often for the client to continue reports that it can
+                // be repeated.
                 #expect(outcomes[-1] == nil)
                 #expect(outcomes[200, default: 0] >= 100)
                 #expect(outcomes[200, default: 0] + outcomes[0, default: 0] == 300)
@@ -390,7 +391,7 @@ private func failure(
         }
     }
 
-    @Test("A reset stream is an answer that never came")
+    @Test("A reset stream is a missing response")
     func reset() async throws {
         try await withLocalServer { _ in
             HTTPServerResponse(status: 200, ending: { $0.reset(code: 2) })
@@ -405,7 +406,7 @@ private func failure(
     }
 
     @Test(
-        "A call that may not be repeated is sent once, even where a kept connection dies",
+        "A call that must not be repeated is sent once, even if a reused connection dies",
         arguments: [true, false]
     )
     func keptConnection(isRepeatable: Bool) async throws {
@@ -436,7 +437,7 @@ private func failure(
         await loop.stop()
     }
 
-    @Test("A header or method that could smuggle is refused")
+    @Test("A header or method that could smuggle a request is refused")
     func injection() async throws {
         try await withLocalServer(handler: echo) { server, loop in
             try await withClient(server, loop) { client in
@@ -490,7 +491,7 @@ private func failure(
 }
 
 @Suite(.timeLimit(.minutes(1))) struct Closing {
-    @Test("Closing ends every call once, and takes no more")
+    @Test("Closing ends every call once and accepts no more")
     func close() async throws {
         try await withLocalServer { request in
             var response = HTTPServerResponse(status: 200)
@@ -516,7 +517,7 @@ private func failure(
         }
     }
 
-    @Test("closeAfterLastCall lets what runs come through")
+    @Test("closeAfterLastCall lets calls in flight finish")
     func closeAfterLastCall() async throws {
         let gate = Gate()
         try await withLocalServer { request in
@@ -536,7 +537,7 @@ private func failure(
         }
     }
 
-    @Test("More calls at once than allowed are refused, not queued")
+    @Test("Concurrent calls beyond the limit are refused, not queued")
     func overloaded() async throws {
         try await withLocalServer { _ in
             HTTPServerResponse(status: 200, ending: { _ in })

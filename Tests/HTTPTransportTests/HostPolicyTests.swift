@@ -5,7 +5,7 @@ import Testing
 @testable import HTTPTransport
 
 @Suite(.timeLimit(.minutes(1))) struct HostPolicies {
-    @Test("A channel URI only leads to the hosts it may lead to (promise 10)")
+    @Test("A channel URI leads only to allowed hosts (promise 10)")
     func verdicts() throws {
         let policy = try HostPolicy([".notify.windows.com", "exact.example", "sim:8443/wns/"])
         let cases: [(String, Bool)] = [
@@ -37,7 +37,7 @@ import Testing
         }
     }
 
-    @Test("Plain http is for who asks for it, and then on its own port")
+    @Test("Plain http must be allowed explicitly, and then for its own port")
     func plainHTTP() throws {
         let policy = try HostPolicy([".notify.live.net", "a.example"], allowsPlainHTTP: true)
         for (url, isPermitted) in [
@@ -50,7 +50,7 @@ import Testing
         }
     }
 
-    @Test("Only an exact place may be a private address")
+    @Test("Only an exact entry may have a private address")
     func addresses() throws {
         let policy = try HostPolicy([".example", "here.example:443"])
         let parts = try #require(URLParts("https://here.example/"))
@@ -60,7 +60,7 @@ import Testing
     }
 
     @Test(
-        "An entry that is none is named",
+        "An invalid entry is refused by its name",
         arguments: [
             "", ".", "https://a.example", "a.example:0", "a.example:x", "a:1/path", "a.example/x/",
             "user@a.example", ".a:1", "a b", "[::1",
@@ -70,7 +70,7 @@ import Testing
         #expect(throws: HostPolicy.InvalidEntry(entry: entry)) { try HostPolicy([entry]) }
     }
 
-    @Test("A name that resolves to this machine is not called unless it is named exactly")
+    @Test("A name that resolves to this machine is called only if its exact entry exists")
     func privateAddress() async throws {
         let loop = try EventLoop(name: "client")
         // libcurl resolves every name below localhost to the loopback address by itself.
@@ -97,7 +97,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(1))) struct AddressRanges {
     @Test(
-        "Addresses that are not the public Internet's",
+        "Private and reserved addresses are not public",
         arguments: [
             "0.0.0.0", "10.1.2.3", "100.64.0.1", "127.0.0.1", "169.254.169.254", "172.16.0.1",
             "172.31.255.255", "192.168.1.1", "192.0.2.1", "198.18.0.1", "203.0.113.9", "224.0.0.1",
@@ -116,14 +116,14 @@ import Testing
     }
 
     @Test(
-        "Addresses that are",
+        "Addresses of the Internet are public",
         arguments: ["8.8.8.8", "100.63.0.1", "172.15.0.1", "172.32.0.1", "13.107.4.50"]
     )
     func open(address: String) {
         #expect(AddressRange.isPublic(ipv4: ipv4(address)))
     }
 
-    @Test("IPv6: only global unicast")
+    @Test("Only global unicast addresses are public in IPv6")
     func ipv6() {
         func address(_ start: [UInt8]) -> [UInt8] {
             start + [UInt8](repeating: 0, count: 15 - start.count) + [1]

@@ -5,14 +5,14 @@ import Testing
 
 @testable import HTTPTransport
 
-/// What a peer does on each of its connections, beside saying SETTINGS and answering PING.
+/// Behaviour of a peer on each of its connections, beside SETTINGS and answers to PING.
 struct Hostility: Sendable, CustomStringConvertible {
     var name: String
-    /// Instead of SETTINGS, where it has any.
+    /// The bytes that replace SETTINGS.
     var greeting: [UInt8]?
-    /// For the stream of a request that is whole.
+    /// The bytes for the stream of a complete request.
     var answer: @Sendable (Int) -> [UInt8]
-    /// Again and again after that, as fast as it is taken.
+    /// The bytes that are repeated after that, as fast as they are accepted.
     var flood: (@Sendable (Int) -> [UInt8])?
 
     init(
@@ -165,7 +165,7 @@ extension Hostility {
         return (0..<max(1, 65_536 / bytes.count)).flatMap { _ in bytes }
     }
 
-    /// Without an end, and without an answer.
+    /// Floods without an end and without an answer.
     static let floods: [Hostility] = {
         let small: [(String, @Sendable (Int) -> WireFrame)] = [
             ("PING", { _ in WireFrame(.ping, Array(repeating: 1, count: 8)) }),
@@ -207,8 +207,8 @@ extension Hostility {
 }
 
 @Suite("A hostile HTTP/2 server", .timeLimit(.minutes(3))) struct HostilePeers {
-    /// Each request ends once, and a neighbour on the same loop is answered meanwhile. Where it
-    /// `endsSoon`, the connection's end is what ends the requests, and not their deadline.
+    /// Expects each request to end once, and a neighbour on the same loop to be answered meanwhile.
+    /// With `endsSoon` the end of the connection ends the requests, not their deadline.
     private func run(_ all: [Hostility], endsSoon: Bool = false) async throws {
         try await withLocalServer { _ in
             HTTPServerResponse(status: 200)
@@ -255,31 +255,35 @@ extension Hostility {
                 }
                 #expect(inside == 0, "\(hostility)")
                 #expect(retired <= 4, "\(hostility)")
-                // Eight are forgiven, then they come ever more slowly.
+                // Eight are allowed, then they are opened ever more slowly.
                 #expect(peer.connections <= 20, "\(hostility): \(peer.connections)")
             }
         }
     }
 
-    @Test("Odd settings") func settings() async throws { try await run(Hostility.settings) }
+    @Test("Invalid settings end each request once") func settings() async throws {
+        try await run(Hostility.settings)
+    }
 
-    @Test("Odd goodbyes") func goodbyes() async throws { try await run(Hostility.goodbyes) }
+    @Test("Invalid GOAWAY frames end each request once") func goodbyes() async throws {
+        try await run(Hostility.goodbyes)
+    }
 
-    @Test("RST_STREAM with every code") func resets() async throws {
+    @Test("RST_STREAM with any code ends its request once") func resets() async throws {
         try await run(Hostility.resets)
     }
 
-    @Test("Heads and bodies that are none") func heads() async throws {
+    @Test("Invalid heads and bodies end each request once") func heads() async throws {
         try await run(Hostility.heads)
     }
 
-    @Test("Floods end their own connection, and nothing else") func floods() async throws {
+    @Test("A flood ends its own connection, and nothing else") func floods() async throws {
         try await run(Hostility.floods, endsSoon: true)
     }
 }
 
 extension EventLoop {
-    /// Lets a moment pass, so that a test which looks again and again leaves room for what it waits for.
+    /// Waits for a moment, so that a test which polls leaves time for the work that it waits for.
     fileprivate nonisolated func turn() async {
         await withCheckedContinuation { continuation in
             execute { self.schedule(after: .milliseconds(50)) { continuation.resume() } }

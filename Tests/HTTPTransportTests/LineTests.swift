@@ -12,12 +12,12 @@ private func paths(_ count: Int, _ prefix: String = "/") -> [String] {
 }
 
 extension RequestQueue {
-    /// Of one owner, who may have any number.
+    /// Returns the next of any owner, without limits.
     fileprivate mutating func next() -> Int? { next { _ in true } }
 }
 
-@Suite("The line for a stream", .timeLimit(.minutes(1))) struct WaitingLines {
-    @Test("Urgent ones go first, and those that come back before those that never left")
+@Suite("Queue for a stream", .timeLimit(.minutes(1))) struct WaitingLines {
+    @Test("Urgent requests go first, and returned ones before those that were never sent")
     func order() {
         var line = RequestQueue()
         for number in 0..<3 { line.add(number, of: 0, isUrgent: false) }
@@ -30,12 +30,12 @@ extension RequestQueue {
         #expect(line.next() == nil && line.live == 0)
     }
 
-    @Test("However many urgent ones come, every eighth turn is another's")
+    @Test("Every eighth turn is for the others, however many urgent requests come")
     func share() {
         var line = RequestQueue()
         for number in 0..<4 { line.add(number, of: 0, isUrgent: false) }
         for number in 100..<130 { line.add(number, of: 0, isUrgent: true) }
-        // The first of the others has been given up: its turn is the next one's.
+        // The first of the others was abandoned: its turn is the next one's.
         line.left()
         var taken: [Int] = []
         while let number = line.next() {
@@ -47,7 +47,7 @@ extension RequestQueue {
         #expect(taken == expected)
     }
 
-    @Test("Owners take turns, however many one of them has in line")
+    @Test("Owners take turns, however many requests one of them has in the queue")
     func turns() {
         var line = RequestQueue()
         for number in 0..<1000 { line.add(number, of: 0, isUrgent: true) }
@@ -58,7 +58,7 @@ extension RequestQueue {
         #expect(line.next() == 4 && line.live == 995)
     }
 
-    @Test("An owner that may have no more is passed over, and keeps its place in line")
+    @Test("An owner at its limit is skipped, and keeps its place in the queue")
     func heldBack() {
         var line = RequestQueue()
         for number in 0..<10 { line.add(number, of: 0, isUrgent: true) }
@@ -70,7 +70,7 @@ extension RequestQueue {
         #expect(line.next() == 0)
     }
 
-    @Test("Those that have left make room, wherever in line they were")
+    @Test("Abandoned requests free their space at any place in the queue")
     func gone() {
         var line = RequestQueue()
         for number in 0..<100 { line.add(number, of: number % 3, isUrgent: number % 2 == 0) }
@@ -83,7 +83,7 @@ extension RequestQueue {
         #expect(Set(rest) == Set(61..<100) && line.next() == nil)
     }
 
-    @Test("A share leaves some for the next, and who has nothing gets the last")
+    @Test("A share leaves slots for the next owner, and an owner without any gets the last")
     func shares() {
         for total in 1...200 {
             var free = total
@@ -108,7 +108,7 @@ extension RequestQueue {
     }
 }
 
-@Suite("Lanes and withdrawal", .timeLimit(.minutes(2))) struct PoolLanes {
+@Suite("Lanes and withdrawal of requests", .timeLimit(.minutes(2))) struct PoolLanes {
     @Test("An urgent request overtakes all that wait for a stream")
     func urgent() async throws {
         let gate = Gate()
@@ -134,7 +134,7 @@ extension RequestQueue {
         }
     }
 
-    @Test("What is withdrawn ends at once and is never sent; the other owners' goes on")
+    @Test("A withdrawn request ends at once and is never sent, and those of other owners continue")
     func withdraw() async throws {
         final class Owner {}
         let (mine, theirs) = (Owner(), Owner())
@@ -150,7 +150,7 @@ extension RequestQueue {
                 change: { $0.maximumConnections = 1 }
             ) { bench in
                 let first = try await bench.start(paths(20, "/a"), of: ObjectIdentifier(mine))
-                // Some streams are kept for others, who take them.
+                // Some streams are reserved for other owners, which use them.
                 _ = try await eventually("requests") { server.received.count == 8 ? () : nil }
                 let second = try await bench.start(paths(5, "/b"), of: ObjectIdentifier(theirs))
                 _ = try await eventually("theirs") { server.received.count == 10 ? () : nil }
@@ -175,7 +175,7 @@ extension RequestQueue {
         }
     }
 
-    @Test("What was out when it was withdrawn is not sent again where the peer refuses it")
+    @Test("A request that was withdrawn in flight is not sent again when the peer refuses it")
     func refusedAfterwards() async throws {
         let gate = Gate()
         try await withLocalServer(maxConcurrentStreams: 10) { _ in

@@ -1,8 +1,8 @@
 import EventLoop
 import Observability
 
-/// Answers a connection's first request and closes it on the second without a word; a request on a
-/// later connection is answered. Confined to its loop.
+/// Answers a connection's first request and closes it silently on the second; a request on a later
+/// connection is answered. Confined to its loop.
 final class DyingPeer: @unchecked Sendable {
     private(set) var requests = 0
     private var connections = 0
@@ -24,7 +24,7 @@ final class DyingPeer: @unchecked Sendable {
     }
 }
 
-/// Wants credentials that nobody has. Confined to its loop.
+/// A proxy that demands credentials which no client has. Confined to its loop.
 final class ProxyThatRefuses: @unchecked Sendable {
     private(set) var head = ""
     private var streams: [TCPStream] = []
@@ -57,7 +57,7 @@ final class Tally: Sendable {
     }
 }
 
-/// True once.
+/// True only the first time.
 final class FirstTime: Sendable {
     private let lock = Lock()
     nonisolated(unsafe) private var isTaken = false

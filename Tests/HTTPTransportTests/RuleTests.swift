@@ -2,7 +2,7 @@ import Testing
 
 @testable import HTTPTransport
 
-@Suite("What a pool decides", .timeLimit(.minutes(1))) struct PoolRules {
+@Suite("Policies of a pool", .timeLimit(.minutes(1))) struct PoolRules {
     private func rule(_ change: (inout ConnectionPolicy.Limits) -> Void = { _ in })
         -> ConnectionPolicy
     {
@@ -13,7 +13,7 @@ import Testing
         return rule
     }
 
-    @Test("With a token one request goes ahead, until an answer shows that the token was taken")
+    @Test("With a token one request goes ahead, until a response shows that the token is accepted")
     func proof() {
         var rule = rule { $0.provesFirst = true }
         #expect(rule.capacity(free: 1000, open: 0) == 1)
@@ -26,7 +26,7 @@ import Testing
         #expect(self.rule().capacity(free: 7, open: 0) == 7)
     }
 
-    @Test("A first request without an answer does not hold up the others for ever")
+    @Test("A first request without a response delays the others for a bounded time")
     func patience() {
         var rule = rule { $0.provesFirst = true }
         rule.sent(at: 10)
@@ -36,7 +36,7 @@ import Testing
         #expect(rule.capacity(free: 9, open: 1) == 9)
     }
 
-    @Test("A silent peer is pinged, and given up when it stays silent")
+    @Test("A silent peer gets a PING, and is closed if it stays silent")
     func ping() {
         var rule = rule()
         #expect(rule.check(at: 4999, hasSettings: true, awaited: 1) == .none)
@@ -48,7 +48,7 @@ import Testing
         #expect(rule.check(at: 16_000, hasSettings: true, awaited: 1) == .giveUp)
     }
 
-    @Test("What has nothing left to do is closed, and given up where it cannot be")
+    @Test("A connection without work is closed, and abandoned if it cannot be closed")
     func cannotClose() {
         var rule = rule()
         rule.retire()
@@ -62,14 +62,14 @@ import Testing
         #expect(stuck.check(at: 9, hasSettings: true, awaited: 0, isCongested: true) == .retire)
     }
 
-    @Test("No SETTINGS in time, and it is given up")
+    @Test("A connection without SETTINGS in time is closed")
     func settings() {
         var rule = rule()
         #expect(rule.check(at: 3999, hasSettings: false, awaited: 0) == .none)
         #expect(rule.check(at: 4000, hasSettings: false, awaited: 0) == .giveUp)
     }
 
-    @Test("Idle or old, it takes nothing new")
+    @Test("An idle or old connection gets no new requests")
     func age() {
         var rule = rule()
         #expect(rule.check(at: 599_999, hasSettings: true, awaited: 0) == .none)
@@ -82,7 +82,7 @@ import Testing
         #expect(rule.check(at: old + 1, hasSettings: true, awaited: 3) == .none)
     }
 
-    @Test("A request out of time discredits only a connection that answered nothing since")
+    @Test("An expired request discredits only a connection without a response since")
     func wedged() {
         var rule = rule()
         rule.answered(status: 200, at: 100)
@@ -92,7 +92,7 @@ import Testing
         #expect(rule.isRetiring)
     }
 
-    @Test("Failures back off up to a bound, one success forgets them")
+    @Test("Failures back off up to a bound, and one success resets the backoff")
     func backOff() {
         var rule = ReconnectPolicy()
         #expect(rule.wait(at: 0) == 0)
@@ -109,7 +109,7 @@ import Testing
         #expect(rule.wait(at: 1000) == 0 && rule.failures == 0)
     }
 
-    @Test("A peer that ends all connections early is not helped by haste; one that lasts ends that")
+    @Test("Connections that all end early are opened at a lower rate, until one lasts")
     func earlyEnds() {
         var rule = ReconnectPolicy(forgives: 3)
         for _ in 0..<3 { rule.endedEarly(at: 0, jitter: 0.5) }
@@ -123,7 +123,7 @@ import Testing
         }
         #expect(waits.prefix(4) == [250, 500, 1000, 2000])
         #expect(waits.last == ReconnectPolicy.longestMilliseconds)
-        // One at a time.
+        // They are opened one at a time.
         let open = rule.toOpen(
             requests: 1000,
             waiting: 1000,
@@ -135,14 +135,14 @@ import Testing
         #expect(open == 1)
         rule.lasted()
         #expect(rule.wait(at: 0) == 0 && rule.earlyEnds == 0)
-        // Now and then is forgiven again.
+        // An occasional early end is allowed again.
         rule.endedEarly(at: 10_000, jitter: 0.5)
         #expect(rule.wait(at: 10_000) == 0)
         rule.endedEarly(at: 10_000, jitter: 0.5)
         #expect(rule.wait(at: 10_000) == 250)
     }
 
-    @Test("An end is early after few answers in a short life, and that is said once")
+    @Test("An end is early after few responses in a short life, and is reported once")
     func early() {
         var few = rule()
         for time in 1...49 { few.answered(status: 200, at: Int64(time)) }
@@ -160,7 +160,7 @@ import Testing
         #expect(!old.hasJustLasted)
     }
 
-    @Test("One stream right after the first answers says nothing of what a connection carries")
+    @Test("A limit of one stream right after the first responses is not the connection's capacity")
     func believed() {
         var rule = rule { $0.provesFirst = true }
         #expect(!rule.believes(limit: 1000))
@@ -174,7 +174,7 @@ import Testing
         #expect(!rule.believes(limit: 1000))
     }
 
-    @Test("Connections are opened as load needs, one at a time where the last attempt failed")
+    @Test("Connections are opened as load needs, one at a time after a failed attempt")
     func growth() {
         func toOpen(_ rule: ReconnectPolicy, _ requests: Int, _ usable: Int, _ busy: Bool) -> Int {
             rule.toOpen(

@@ -9,13 +9,14 @@ private let initialWindow = 4
 
 private func paths(_ count: Int) -> [String] { (0..<count).map { "/\($0)" } }
 
-@Suite("A peer that lets nothing through", .timeLimit(.minutes(2))) struct StalledPeers {
-    /// What the first connections of a peer do; those after them answer.
+@Suite("A stalled peer", .timeLimit(.minutes(2))) struct StalledPeers {
+    /// Behaviour of a peer's first connections; the later ones answer.
     enum Stall: CaseIterable {
         case noSettings, noStreams, noStreamsAfterOne, noWindow, noConnectionWindow
     }
 
-    /// The first `bad` connections stall, the others answer each request that is whole.
+    /// Makes a peer whose first `bad` connections stall, and whose others answer each complete
+    /// request.
     private static func script(
         _ stall: Stall,
         bad: Int = 1
@@ -54,12 +55,12 @@ private func paths(_ count: Int) -> [String] { (0..<count).map { "/\($0)" } }
         }
     }
 
-    /// More than the 64 KiB that a connection's window is at first.
+    /// More than the initial 64 KiB of a connection's window.
     private static func body(_ stall: Stall) -> [UInt8] {
         [UInt8](repeating: 0x20, count: stall == .noConnectionWindow ? 70_000 : 100)
     }
 
-    @Test("Its connection is replaced within seconds, and what waits goes out on the next")
+    @Test("A stalled connection is replaced within seconds, and waiting requests use the next one")
     func replaced() async throws {
         for stall in Stall.allCases {
             try await FramePeer.run(Self.script(stall)) { peer, loop in
@@ -84,7 +85,7 @@ private func paths(_ count: Int) -> [String] { (0..<count).map { "/\($0)" } }
         }
     }
 
-    @Test("Where every connection is like that, few are made, and those who wait hear of it")
+    @Test("If every connection stalls, few are opened, and waiting requests get an error")
     func bounded() async throws {
         for stall in [Stall.noSettings, .noStreams, .noWindow] {
             try await FramePeer.run(Self.script(stall, bad: .max)) { peer, loop in
@@ -100,7 +101,7 @@ private func paths(_ count: Int) -> [String] { (0..<count).map { "/\($0)" } }
                         #expect(error?.requestWasNotSent == true, "\(stall)")
                     }
                     #expect((3...6).contains(peer.connections), "\(stall): \(peer.connections)")
-                    // Once more: one attempt, after a wait that has grown.
+                    // One more attempt is made, after a wait that has grown.
                     let before = peer.connections
                     let again = try await bench.send(paths(20), timeout: .seconds(20))
                     #expect(again.allSatisfy { $0.error?.requestWasNotSent == true }, "\(stall)")
@@ -112,9 +113,9 @@ private func paths(_ count: Int) -> [String] { (0..<count).map { "/\($0)" } }
         }
     }
 
-    @Test("What it has taken whole is waited for, and in doubt; what it has not moves on")
+    @Test("A request that was sent completely is waited for, and others move to a new connection")
     func halfTaken() async throws {
-        // A window for one body of 100 bytes; the second stays half.
+        // A window for one body of 100 bytes; half of the second stays.
         try await FramePeer.run { connection, event in
             guard connection.number == 1 else {
                 return Self.script(.noWindow, bad: 0)(connection, event)

@@ -1,7 +1,7 @@
 import EventLoop
 import Glibc
 
-/// A proxy that lets everybody through to one port of this machine, and can be cut or frozen.
+/// A proxy that lets every client through to one port of this machine, and can be cut or frozen.
 /// Confined to its loop.
 final class Tunnel: @unchecked Sendable {
     private struct Joint {
@@ -14,15 +14,15 @@ final class Tunnel: @unchecked Sendable {
     private var streams: [TCPStream] = []
     private var joints: [Joint] = []
     private(set) var connections = 0
-    /// Takes bytes and passes none on.
+    /// Accepts bytes and forwards none.
     var isFrozen = false
-    /// Takes no bytes from the client, whose socket fills.
+    /// Accepts no bytes from the client, whose socket fills.
     var isPaused = false {
         didSet {
             for joint in joints { isPaused ? joint.near.stopReading() : joint.near.startReading() }
         }
     }
-    /// Where it is set, the client is read from once a turn of the loop, and this called before.
+    /// If set, the client is read from once a turn of the loop, and this is called before.
     var onSlowRead: (() -> Void)?
 
     init(to target: Int) { self.target = target }
@@ -43,8 +43,8 @@ final class Tunnel: @unchecked Sendable {
         return port
     }
 
-    /// What is accepted has the same, so a client whose tunnel is paused is soon held up: the kernel
-    /// would let the buffer grow to tens of megabytes.
+    /// Accepted connections inherit the size, so a client whose tunnel is paused is soon blocked:
+    /// the kernel would let the buffer grow to tens of megabytes.
     private func fixReceiveBuffer(ofListener port: Int) {
         for descriptor in Int32(3)..<4096 {
             var address = sockaddr_in()
@@ -63,7 +63,7 @@ final class Tunnel: @unchecked Sendable {
         }
     }
 
-    /// Both ends of every connection are gone at once.
+    /// Closes both ends of every connection at once.
     func cut() {
         for joint in joints {
             joint.watch.close()
