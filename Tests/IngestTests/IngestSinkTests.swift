@@ -16,7 +16,7 @@ import Testing
 @testable import Ingest
 
 @Suite(
-    "The sink, between librdkafka's own broker and Postgres",
+    "The sink, between librdkafka's mock broker and Postgres",
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
@@ -157,7 +157,7 @@ struct IngestSinkTests {
         return String(repeating: "0", count: 24 - digits.count) + digits
     }
 
-    @Test("What cannot be stored is a dead letter, alone, and all that came with it is stored")
+    @Test("A record that cannot be stored is a dead letter, and the others of its batch are stored")
     func poison() async throws {
         try await Self.run(["Ride", "Gone"]) { fixture in
             try await fixture.declare("Ride")

@@ -6,7 +6,7 @@ import Testing
 struct IntakeLimitsTests {
     // MARK: Quota
 
-    @Test("A minute's worth passes at once, a batch whole, and what it takes too much is owed")
+    @Test("A minute's quota passes at once, also in one batch, and an excess is charged later")
     func quota() {
         let quota = ObjectQuota()
         let start = ContinuousClock.now
@@ -19,11 +19,11 @@ struct IntakeLimitsTests {
         #expect(quota.charge("shop", 1, limit: 0, now: start) == nil)
     }
 
-    @Test("Of requests that come at once, one batch alone is taken beyond the quota")
+    @Test("Only one of several concurrent batches may exceed the quota")
     func together() {
         let quota = ObjectQuota()
         let now = ContinuousClock.now
-        // Each when it comes, then each when its objects are counted.
+        // Each is charged when it arrives, then each when its objects are counted.
         let came = (0..<64).count { _ in quota.charge("shop", 1, limit: 60, now: now) == nil }
         #expect(came == 60)
         var taken = 0
@@ -39,7 +39,7 @@ struct IntakeLimitsTests {
         #expect(quota.charge("shop", 1, limit: 60, now: now + .seconds(2)) == nil)
     }
 
-    @Test("What is given back is there again, and never more than a minute's worth")
+    @Test("A refund restores the quota, up to a minute's amount")
     func givenBack() {
         let quota = ObjectQuota()
         let now = ContinuousClock.now
@@ -53,7 +53,7 @@ struct IntakeLimitsTests {
 
     // MARK: Memory
 
-    @Test("What requests hold is bounded, but one alone is always let in")
+    @Test("The memory of requests is bounded, but a single one is always admitted")
     func held() {
         let held = HeldBytes(limit: 100)
         #expect(held.change("a", from: 0, to: 500))
@@ -67,7 +67,7 @@ struct IntakeLimitsTests {
         #expect(held.count == 0)
     }
 
-    @Test("However much an app holds, the next app finds some left", arguments: 1...20)
+    @Test("The next app gets some memory, however much one app holds", arguments: 1...20)
     func shares(_ greedy: Int) {
         let held = HeldBytes(limit: 1_000_000)
         var isLetIn = true
@@ -81,7 +81,7 @@ struct IntakeLimitsTests {
         #expect(held.change("honest", from: 0, to: 1_000_000 / (4 * greedy + 1) - 200))
     }
 
-    @Test("A request lets go of what it holds at its end, however it ends")
+    @Test("A request releases its memory at its end, however it ends")
     func share() throws {
         let held = HeldBytes(limit: 1 << 20)
         do {

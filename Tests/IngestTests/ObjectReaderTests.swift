@@ -45,7 +45,7 @@ struct ObjectReaderTests {
     }
 
     @Test(
-        "An id is an ObjectId or a UUID in any case, kept in lower case",
+        "An id is an ObjectId or a UUID in any case, stored in lower case",
         arguments: [
             (#"{"_id": "507F1F77BCF86CD799439011"}"#, "507f1f77bcf86cd799439011"),
             (#"{"_id": {"$oid": "507f1f77bcf86cd799439011"}}"#, "507f1f77bcf86cd799439011"),
@@ -62,7 +62,7 @@ struct ObjectReaderTests {
     }
 
     @Test(
-        "What is no id is refused at /_id",
+        "An invalid id is refused at /_id",
         arguments: [
             "{}", #"{"_id": 7}"#, #"{"_id": ""}"#, #"{"_id": "507f1f77bcf86cd79943901"}"#,
             #"{"_id": "507f1f77bcf86cd79943901g"}"#, #"{"_id": {"$oid": "x"}}"#,
@@ -75,7 +75,7 @@ struct ObjectReaderTests {
         #expect(try Self.refusal(text).pointer == "/_id")
     }
 
-    @Test("U+0000 in a text or a name is refused at its place")
+    @Test("U+0000 in a string or a name is refused with its place")
     func nul() throws {
         let id = #""_id": "507f1f77bcf86cd799439011""#
         #expect(try Self.refusal("{\(id), \"a\": [1, \"x\\u0000\"]}").pointer == "/a/1")
@@ -84,7 +84,7 @@ struct ObjectReaderTests {
         #expect(named.id == "507f1f77bcf86cd799439011")
     }
 
-    @Test("An object has at most 32 levels, itself the first")
+    @Test("An object has at most 32 levels, including itself")
     func levels() throws {
         func text(_ levels: Int) -> String {
             let open = String(repeating: "[", count: levels - 1)
@@ -95,7 +95,7 @@ struct ObjectReaderTests {
         #expect(try Self.refusal(text(33)).pointer == "/a" + String(repeating: "/0", count: 31))
     }
 
-    @Test("Numbers that are written short are as long as they are kept")
+    @Test("Numbers in a short notation count with their stored length")
     func numbers() throws {
         let id = #""_id": "507f1f77bcf86cd799439011""#
         _ = try Self.read("{\(id), \"a\": [1e308, 1e-300, 1e400, 12345678901234567890]}")
@@ -104,7 +104,7 @@ struct ObjectReaderTests {
         #expect(try Self.refusal("{\(id), \"a\": [\(many)]}").pointer.hasPrefix("/a/"))
     }
 
-    @Test("Wrappers of extended JSON are taken off before an object is checked")
+    @Test("Wrappers of extended JSON are removed before an object is validated")
     func extended() throws {
         let (_, object) = try Self.read(
             """
@@ -129,7 +129,7 @@ struct ObjectReaderTests {
     }
 
     @Test(
-        "A wrapper that holds nothing of its kind is refused at its place",
+        "A wrapper with an invalid value is refused with its place",
         arguments: [
             #"{"$numberInt": "2147483648"}"#, #"{"$numberDouble": "NaN"}"#, #"{"$date": "today"}"#,
             #"{"$oid": "12"}"#, #"{"$code": "x"}"#, #"{"$numberLong": 3}"#,

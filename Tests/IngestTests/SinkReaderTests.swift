@@ -7,7 +7,7 @@ import Testing
 
 @testable import Ingest
 
-@Suite("What the sink reads of a record")
+@Suite("Parsing of records by the sink")
 struct SinkReaderTests {
     private static let reader = SinkReader(topics: KafkaTopics(prefix: "eu."))
     private static let now = Instant(milliseconds: 1_790_000_000_000)
@@ -60,7 +60,7 @@ struct SinkReaderTests {
         )
     }
 
-    @Test("The object stays as it came; beside it stand its id, its subject and its headers")
+    @Test("The object stays unchanged, with its id, its subject and its headers beside it")
     func object() throws {
         let text = #"{"_id":"0B5D4B1C-9D7E-4C55-8A43-1D8F6F6F2F10", "rider":"x","rider":17}"#
         let object = try Self.read(
@@ -73,7 +73,7 @@ struct SinkReaderTests {
         #expect(object.receivedAt == Instant(iso8601: "2026-09-21T14:13:20.000Z"))
     }
 
-    @Test("A time that cannot be is the record's, or now")
+    @Test("An invalid time is replaced by the record's, or the current one")
     func times() throws {
         let text = #"{"_id":"\#(Self.id)"}"#
         for header in ["", "yesterday", "1970-01-01T00:00:00Z", "2100-01-01T00:00:00Z"] {
@@ -87,7 +87,7 @@ struct SinkReaderTests {
         }
     }
 
-    @Test("What cannot be an object of a type is a dead letter, with its reason")
+    @Test("A record that cannot be an object of its type is a dead letter with the reason")
     func refused() {
         for (value, type, headers, reason) in [
             (nil, "Ride", [:], DeadLetterReason.Reason.emptyValue),
@@ -107,7 +107,7 @@ struct SinkReaderTests {
         }
     }
 
-    @Test("A report names its push by its id, by its event, or by both that make the id")
+    @Test("A report names its push by its id, by its event, or by both parts of the id")
     func reports() throws {
         func receipt(_ fields: String) throws -> SinkReceipt? {
             try Self.read(#"{"_id":"\#(Self.id)",\#(fields)}"#, of: "PushOpened").receipt

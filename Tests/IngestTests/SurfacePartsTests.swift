@@ -37,14 +37,14 @@ struct SurfacePartsTests {
     }
 
     @Test(
-        "A body that holds no object at all is 400",
+        "A body without any object is 400",
         arguments: [
             "", "[]", "5", "null", "[1, 2]", "[{}", "{}}", "[{},]",
         ]
     )
     func nothing(_ body: String) { #expect(Self.status(body) == 400) }
 
-    @Test("Of lines, blank ones do not count, and a broken one is one refused object")
+    @Test("Blank lines do not count, and an invalid line is one refused object")
     func lines() throws {
         let objects = try Self.objects(
             "{\"a\":1}\r\n\n  \n{\"a\":\n{}",
@@ -71,7 +71,7 @@ struct SurfacePartsTests {
     }
 
     @Test(
-        "Values that are nested count as any others, without a comma between them",
+        "Nested values count like any others, without a comma between them",
         arguments: ["application/x-ndjson", "application/json"]
     )
     func nestedValues(_ type: String) {
@@ -90,7 +90,7 @@ struct SurfacePartsTests {
         let objects = try Self.objects("[{}, \(large)]")
         #expect(throws: RefusedObject.self) { try objects[1].get() }
         _ = try objects[0].get()
-        // Of one with many values no value is made; it is named all the same.
+        // The values of a large object are not parsed, but its id is reported.
         let id = "507f1f77bcf86cd799439011"
         let zeros = Array(repeating: "0", count: 150_000).joined(separator: ",")
         let long = try Self.objects("[{\"a\": [\(zeros)], \"_id\": \"\(id.uppercased())\"}]")
@@ -98,7 +98,7 @@ struct SurfacePartsTests {
         #expect(refused?.id == id)
     }
 
-    @Test("An object that is large by its escapes and blanks alone is taken")
+    @Test("An object that is large only by its escapes and blanks is accepted")
     func escaped() throws {
         let text = String(repeating: "\\u0430", count: 100_000)
         let blanks = String(repeating: " ", count: 300_000)
@@ -108,7 +108,7 @@ struct SurfacePartsTests {
     }
 
     @Test(
-        "What a text has at least is never more than it has when it is written anew",
+        "The minimum size of a text never exceeds its size when it is written again",
         arguments: [
             #"{"a": [1, 2.5e3, true, null, "x\"y"], "b": {}}"#, "[ ]", #" {"a" : "\u0041\\"} "#,
         ]
@@ -119,7 +119,7 @@ struct SurfacePartsTests {
         #expect(least > 1)
     }
 
-    @Test("A pointer that is answered is cut at a name, however long its sender's names are")
+    @Test("A reported pointer is truncated at a name, however long the names are")
     func pointers() {
         let name = "/" + String(repeating: "x", count: 600)
         #expect(RefusedObject(pointer: name + name, reason: "").pointer == name)
@@ -128,14 +128,14 @@ struct SurfacePartsTests {
         #expect(RefusedObject(pointer: name, reason: "").pointer == name)
     }
 
-    @Test("An id that comes twice in one batch is accepted once")
+    @Test("A duplicate id in one batch is accepted once")
     func twice() {
         var answer = NativeAnswer()
         let taken = (0..<2).map { _ in answer.accept("507f1f77bcf86cd799439011") }
         #expect(taken == [true, false])
     }
 
-    @Test("An answer names what was accepted, what came twice and what was refused")
+    @Test("A response has the accepted, duplicate and refused objects")
     func answer() throws {
         let id = "507f1f77bcf86cd799439011"
         var answer = NativeAnswer()
@@ -160,7 +160,7 @@ struct SurfacePartsTests {
     private static let id = "507f1f77bcf86cd799439011"
 
     @Test(
-        "What cannot be read is that object's error with its place, and its neighbours are read",
+        "An unreadable object is an error with its place, and its neighbours are read",
         arguments: [
             (#"{"_id": "507F1F77BCF86CD799439011", "a": [1, {"b": "\ud83d"}]}"#, "/a/1/b", id),
             (#"{"a": NaN, "_id": "507f1f77bcf86cd799439011"}"#, "/a", id),
@@ -191,7 +191,7 @@ struct SurfacePartsTests {
         #expect(throws: RefusedObject.self) { try alone.get() }
     }
 
-    @Test("A body that is read object by object has no more values than one that is read at once")
+    @Test("The limit of values is the same for a body read by object and one read at once")
     func valuesOfPieces() {
         let many = "[" + Array(repeating: "1", count: 90_000).joined(separator: ",") + "]"
         func status(_ body: String) -> Int {
@@ -207,7 +207,7 @@ struct SurfacePartsTests {
 
     // MARK: Segment
 
-    @Test("A batch of more items than any good one has is 413, and no items are a success")
+    @Test("A batch of more items than usual clients send is 413, and an empty one is a success")
     func items() throws {
         func count(_ items: Int) throws -> Int {
             let items = Array(repeating: "0", count: items).joined(separator: ",")
@@ -217,7 +217,7 @@ struct SurfacePartsTests {
         #expect(try count(20_000) == 20_000)
         let problem = #expect(throws: HTTPProblem.self) { try count(20_001) }
         #expect(problem?.status == 413)
-        // Of a name that comes twice the last counts.
+        // The last of duplicate names counts.
         #expect(try SegmentBatch(Array(#"{"batch": [0], "batch": [0, 0]}"#.utf8), nil).count == 2)
         for body in ["[]", "{}", #"{"batch": [0], "batch": 1}"#] {
             let wrong = #expect(throws: HTTPProblem.self) {
@@ -233,7 +233,7 @@ struct SurfacePartsTests {
         try SegmentBatch(Array(body.utf8), kind)
     }
 
-    @Test("What a batch says of all items completes each, and an item's own wins")
+    @Test("Fields of a batch complete each item, and an item's own take precedence")
     func sharedMembers() throws {
         let batch = try Self.calls(
             #"""
@@ -260,7 +260,7 @@ struct SurfacePartsTests {
         #expect(items[2]["integrations"] == shared["integrations"])
     }
 
-    @Test("What a batch says of all items is bounded, times the items")
+    @Test("Fields of a batch are bounded, multiplied by the items")
     func sharedBytes() {
         func status(_ items: Int, _ bytes: Int = 8000) -> Int {
             let context = "\"context\": {\"x\": \"\(String(repeating: "x", count: bytes))\"}"
@@ -275,7 +275,7 @@ struct SurfacePartsTests {
         #expect(status(1, 40_000) == 413)
     }
 
-    @Test("An item that cannot be read is kept as it came, without the write key")
+    @Test("An unreadable item is stored unchanged, without the write key")
     func unreadItem() throws {
         let batch = try Self.calls(
             #"{"batch": [{"type": "track", "x": "\ud83d"}, {"type": "page"}], "sentAt": "now"}"#
@@ -292,7 +292,7 @@ struct SurfacePartsTests {
             #expect(throws: RefusedObject.self) { try leaky.item(0).get() }
             #expect(leaky.unread(0) == nil, "\(item)")
         }
-        // What holds for all items is not left out of them.
+        // A field for all items is not omitted from them.
         #expect(throws: JSONError.self) {
             try Self.calls(#"{"batch": [{}], "context": {"a": "\ud83d"}}"#)
         }
@@ -306,7 +306,7 @@ struct SurfacePartsTests {
         }
     }
 
-    @Test("An item is known by its messageId, whatever that is")
+    @Test("An item is identified by its messageId, whatever that is")
     func messageIDs() throws {
         func id(_ message: String) throws -> String? {
             let item: JSONValue = [
@@ -322,7 +322,7 @@ struct SurfacePartsTests {
         #expect(try derived != id("ajs-next-1700000000-y"))
     }
 
-    @Test("A call of its own is of the kind that its path says, and keeps no key")
+    @Test("A single call has the type of its path, and its key is not stored")
     func single() throws {
         let item = try SegmentItem(
             ["event": "x", "userId": "u", "writeKey": "secret", "type": "page"],
@@ -334,7 +334,7 @@ struct SurfacePartsTests {
     }
 
     @Test(
-        "What is no item is refused",
+        "An invalid item is refused",
         arguments: [
             "5", "{}", #"{"type": "purchase"}"#,
             "{\"type\": \"track\", \"x\": \"\(String(repeating: "x", count: 32 << 10))\"}",
@@ -366,7 +366,7 @@ struct SurfacePartsTests {
         return try IncomingEvent(structured: value, valuesLeft: &valuesLeft)
     }
 
-    @Test("Values of data that are coded within events count together")
+    @Test("Values of encoded data within events count together")
     func codedValues() throws {
         let zeros = Array(repeating: "0", count: 90_000).joined(separator: ",")
         let data = Base64.encode(Array("{\"a\":[\(zeros)]}".utf8))
@@ -381,7 +381,7 @@ struct SurfacePartsTests {
         #expect(refused?.pointer == "/data_base64")
     }
 
-    @Test("Headers of an event are unescaped, and taken as they are where they are not escaped")
+    @Test("Headers of an event are unescaped, and unescaped ones stay unchanged")
     func binary() throws {
         let event = try Self.event(
             [
@@ -397,7 +397,7 @@ struct SurfacePartsTests {
     }
 
     @Test(
-        "A header's value is unquoted first, then percent-decoded; raw characters are taken as they are",
+        "A header's value is unquoted first, then percent-decoded, and raw characters stay",
         arguments: [
             ("Euro%20%E2%82%AC%20%F0%9F%98%80", "Euro € 😀"), (#""a \"b\" %C3%A9""#, #"a "b" é"#),
             (#""a\\b""#, #"a\b"#), (#""100%25""#, "100%"), ("100%", "100%"), ("%zz %4", "%zz %4"),
@@ -422,7 +422,7 @@ struct SurfacePartsTests {
         )
     }
 
-    @Test("A needed attribute that is missing, or data that is no object, names its place")
+    @Test("A missing required attribute, or data that is not an object, is refused with its place")
     func broken() throws {
         func pointer(_ text: String) throws -> String? {
             do {
@@ -458,7 +458,7 @@ struct SurfacePartsTests {
         #expect(throws: RefusedObject.self) { try Self.structured(.object(tooMany)) }
     }
 
-    @Test("An event whose id is no object's is known by source and id")
+    @Test("An event whose id is not an object's is identified by source and id")
     func derived() throws {
         func id(_ source: String, _ id: String) throws -> String {
             try Self.structured([
@@ -475,7 +475,7 @@ struct SurfacePartsTests {
     // MARK: Atlas
 
     @Test(
-        "An insert without one of its fields is 400 that names it",
+        "An insert without a required field is 400 with its name",
         arguments: [
             (#"{"database": "d", "collection": "c", "document": {}}"#, "dataSource"),
             (#"{"dataSource": "s", "collection": "c", "document": {}}"#, "database"),
@@ -495,7 +495,7 @@ struct SurfacePartsTests {
         }
     }
 
-    @Test("A document that cannot be read is named by its place")
+    @Test("An unreadable document is reported with its place")
     func unreadDocument() {
         let head = #""dataSource": "s", "database": "d", "collection": "c""#
         func place(_ body: String, isMany: Bool) -> String? {
@@ -512,7 +512,7 @@ struct SurfacePartsTests {
         #expect(place(#"{\#(head), "documents": [{}], "x": NaN}"#, isMany: true) == nil)
     }
 
-    @Test("A slash too many is the same path, and never a redirect")
+    @Test("An extra slash means the same path, without a redirect")
     func paths() {
         for path in IngestPath.variants("/v1/batch") {
             #expect(IngestPath.plain(path) == "/v1/batch")
