@@ -1,1 +1,1 @@
-// Tests of the whole.
+// The target of the integration tests.

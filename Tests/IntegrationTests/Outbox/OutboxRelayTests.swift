@@ -21,7 +21,8 @@ import Testing
     .timeLimit(.minutes(2))
 )
 struct OutboxRelayTests {
-    /// Relays as long as the body takes, on a loop and with a database of its own, as a service.
+    /// Runs a relay for the duration of the body, on a loop and with a database of its own, as a
+    /// service does.
     private func relaying(
         _ fixture: StorageFixture,
         to servers: String,
@@ -74,7 +75,7 @@ struct OutboxRelayTests {
         return topics
     }
 
-    @Test("Promise 1: what was accepted reaches Kafka as it was accepted, once, and leaves no row")
+    @Test("Promise 1: an accepted record reaches Kafka once and unchanged, and its row is deleted")
     func brings() async throws {
         let servers = try #require(TestEnvironment.kafkaBootstrapServers)
         try await StorageFixture.run { fixture in
@@ -113,7 +114,7 @@ struct OutboxRelayTests {
         }
     }
 
-    @Test("Records of one order key come in their order, and none waits for the relay's next look")
+    @Test("Records of one order key stay in order, and do not wait for the relay's next poll")
     func ordered() async throws {
         let servers = try #require(TestEnvironment.kafkaBootstrapServers)
         try await StorageFixture.run { fixture in
@@ -126,7 +127,7 @@ struct OutboxRelayTests {
                 FROM generate_series(1, \(count)) n
                 """
             )
-            // By looks a second apart it would take a minute, which is longer than this waits.
+            // With polls a second apart it would take a minute, which is longer than this waits.
             try await relaying(fixture, to: servers) {
                 try await eventually("the outbox is empty") {
                     try await fixture.database.outbox.count() == 0 ? () : nil
@@ -138,7 +139,7 @@ struct OutboxRelayTests {
         }
     }
 
-    @Test("Promise 1: while Kafka is away rows wait, and go when it is there")
+    @Test("Promise 1: rows wait while Kafka is unavailable, and are sent once it is back")
     func waits() async throws {
         let servers = try #require(TestEnvironment.kafkaBootstrapServers)
         try await StorageFixture.run { fixture in
@@ -151,7 +152,8 @@ struct OutboxRelayTests {
                 now: .now()
             )
             _ = try await acceptance.accept(judged)
-            // Claimed by a relay whose Kafka answers nothing: it stops, and nothing is lost.
+            // The rows are claimed by a relay whose Kafka does not answer: it stops, and nothing is
+            // lost.
             try await relaying(fixture, to: "127.0.0.1:1") {
                 try await eventually("a relay has claimed the row") {
                     try await fixture.isClaimed() ? () : nil

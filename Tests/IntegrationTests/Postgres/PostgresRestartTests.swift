@@ -5,19 +5,21 @@ import Support
 import Synchronization
 import Testing
 
-/// A server of its own is stopped, crashed and started again below a pool that is at work.
+/// A server of its own is stopped, crashed and started again below a busy pool.
 @Suite(
     .serialized,
     .enabled(if: PrivatePostgres.programs != nil, "no Postgres under /usr/lib/postgresql"),
     .timeLimit(.minutes(2))
 )
 struct PostgresRestartTests {
-    /// What befalls the pool, each in turn.
+    /// The failures that the pool meets in turn.
     enum Blow: CaseIterable {
         case fastRestart, connectionsEnded, immediateRestart, backendCrash, killedRestart
     }
 
-    @Test("20 blows under load: answered writes are there, failures retryable, the pool heals")
+    @Test(
+        "Answered writes survive 20 failures under load, errors are retryable, and the pool recovers"
+    )
     func blows() async throws {
         try await RestartFixture.run { fixture in
             let load = Load(fixture)
@@ -34,13 +36,13 @@ struct PostgresRestartTests {
             for writer in writers { await writer.value }
             try await load.judge(fixture)
 
-            // Whole again: ready, as many connections as it may have, and hearing.
+            // The pool has recovered: ready, with all of its connections, and subscribed.
             #expect(fixture.pool.notReadyReason() == nil)
             let backends = try await fixture.pool.execute(
                 "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'restarts'"
             )
             #expect(try backends[0].integer(0) <= fixture.connections + 1)
-            // The listener's back-off may still run: it is told when it hears again.
+            // The listener's backoff may still run: the handler learns when it is subscribed again.
             let said = TestEnvironment.unique("word")
             _ = try await eventually("the listener hears on") {
                 _ = try await fixture.pool.execute("SELECT pg_notify('blows', $1)", [.text(said)])
@@ -51,7 +53,9 @@ struct PostgresRestartTests {
         }
     }
 
-    @Test("While the server is away work waits, then fails retryably; readiness says why")
+    @Test(
+        "Work waits while the server is unavailable, then fails retryably, and readiness says why"
+    )
     func away() async throws {
         try await RestartFixture.run({ $0.acquireTimeout = .milliseconds(600) }) { fixture in
             _ = try await fixture.pool.execute("SELECT 1")
@@ -66,7 +70,7 @@ struct PostgresRestartTests {
                 }
             }
             #expect(fixture.pool.notReadyReason()?.contains("connection refused") == true)
-            // Asked while it is away, answered when it is back.
+            // The request is made during the outage, and answered after it.
             let patient = PostgresPool(fixture.configuration, on: fixture.loop)
             let answer = Task(executorPreference: fixture.loop) {
                 try await patient.execute("SELECT 7")[0].integer(0)
@@ -80,7 +84,7 @@ struct PostgresRestartTests {
         }
     }
 
-    @Test("LISTEN is resumed after each restart, and the handler told")
+    @Test("LISTEN is resumed after each restart, and the handler is notified")
     func listening() async throws {
         try await RestartFixture.run { fixture in
             let heard = Heard()
@@ -91,7 +95,7 @@ struct PostgresRestartTests {
                 _ = try await eventually("told of restart \(round)") {
                     heard.count(of: "") == round + 1 ? true : nil
                 }
-                // Told means that it listens: this one cannot be missed.
+                // A notified handler is subscribed, so it cannot miss this one.
                 _ = try await fixture.pool.execute("SELECT pg_notify('bells', 'r\(round)')")
                 _ = try await eventually("heard after restart \(round)") {
                     heard.has("r\(round)") ? true : nil
@@ -102,7 +106,7 @@ struct PostgresRestartTests {
     }
 }
 
-/// What a handler was told.
+/// The notifications that a handler received.
 private final class Heard: Sendable {
     private let words = Mutex<[String: Int]>([:])
 
@@ -111,13 +115,13 @@ private final class Heard: Sendable {
     func count(of word: String) -> Int { words.withLock { $0[word] ?? 0 } }
 }
 
-/// Writers, each with keys of its own, that note what was answered and what failed.
+/// Writers, each with its own keys, that record answers and failures.
 private final class Load: Sendable {
     private let fixture: RestartFixture
     private let goesOn = Atomic(true)
     private let count = Atomic(0)
     private let answered = Mutex<[Int]>([])
-    /// Of writes in pairs, by one transaction or COPY: both or none.
+    /// Pairs of writes, by one transaction or COPY: both or neither.
     private let pairs = Mutex<[Int]>([])
     private let failures = Mutex<[any Error]>([])
 
@@ -125,8 +129,8 @@ private final class Load: Sendable {
 
     func stop() { goesOn.store(false, ordering: .relaxed) }
 
-    /// Waits until so many more writes were answered, less long than the pool's own watchdog takes
-    /// to find out about a connection that is gone.
+    /// Waits until this many more writes were answered, for less time than the pool's own watchdog
+    /// takes to notice a lost connection.
     func progress(by more: Int, _ what: String) async throws {
         let goal = count.load(ordering: .relaxed) + more
         _ = try await eventually(what, within: .seconds(20)) {
@@ -165,7 +169,7 @@ private final class Load: Sendable {
         note(key, key + 1)
     }
 
-    /// Rows by COPY, in pairs, and all of them read back by a stream.
+    /// Writes rows by COPY, in pairs, and reads all of them back by a stream.
     func startCopies() -> Task<Void, Never> {
         Task(executorPreference: fixture.loop) { [self] in
             var key = 1 << 48
@@ -209,7 +213,7 @@ private final class Load: Sendable {
     }
 }
 
-/// A private server, a pool on it and one beside it for what a test does to the first.
+/// A private server, a pool on it, and another pool for the test's own statements.
 private struct RestartFixture: Sendable {
     let server: PrivatePostgres
     let loop: EventLoop
@@ -260,7 +264,7 @@ private struct RestartFixture: Sendable {
         case .connectionsEnded:
             try await beside("SELECT pg_terminate_backend(pid) FROM pg_stat_activity")
         case .backendCrash:
-            // One backend dies: the postmaster ends all others, and recovers.
+            // If one backend dies, the postmaster ends all others, and recovers.
             let pid = try await beside("SELECT pid FROM pg_stat_activity")
             #expect(kill(Int32(pid), SIGKILL) == 0)
         }
@@ -271,7 +275,7 @@ private struct RestartFixture: Sendable {
         try await server.start()
     }
 
-    /// The first column of the first row, for the backends of the pool.
+    /// Returns the first column of the first row, for the backends of the pool.
     @discardableResult
     private func beside(_ sql: String) async throws -> Int {
         var configuration = configuration

@@ -5,7 +5,7 @@ import Postgres
 import Support
 import Testing
 
-/// What the URI says of TLS is what happens, against a server with a certificate of its own.
+/// The pool follows the TLS settings of the URI, against a server with a certificate of its own.
 @Suite(
     .enabled(if: PrivatePostgres.programs != nil, "no Postgres under /usr/lib/postgresql"),
     .timeLimit(.minutes(2))
@@ -19,12 +19,12 @@ struct PostgresTLSTests {
         stranger = try CertificateAuthority.make(commonName: "somebody else's CA")
     }
 
-    @Test("require and verify-full speak TLS 1.3, verify-full with the CA of sslrootcert")
+    @Test("require and verify-full use TLS 1.3, and verify-full checks the CA of sslrootcert")
     func accepted() async throws {
         let certificate = try authority.issue()
         try await withServer(certificate) { server, folder in
             let root = try folder.write(authority.certificatePEM, as: "root.crt")
-            // In libpq `require` beside a root certificate checks the chain; this is without one.
+            // In libpq `require` with a root certificate checks the chain; this is without one.
             for parameters in [
                 "sslmode=require&sslrootcert=\(folder.path)/absent.crt",
                 "sslmode=verify-ca&sslrootcert=\(root)",
@@ -48,8 +48,8 @@ struct PostgresTLSTests {
         }
     }
 
-    /// Retryable: whoever mends the server's certificate, or the file, ends it without a restart.
-    @Test("Another CA is refused, and a CA file that is missing; errors say so, not the password")
+    /// The errors are retryable: a corrected certificate or file ends them without a restart.
+    @Test("A wrong CA or a missing CA file is refused, and the error says so without the password")
     func wrongAuthority() async throws {
         let certificate = try authority.issue()
         try await withServer(certificate) { server, folder in
@@ -94,7 +94,7 @@ struct PostgresTLSTests {
         }
     }
 
-    /// The caller's error and the readiness both say it, and nothing says the password.
+    /// Expects the reason in the caller's error and in the readiness, and the password in neither.
     private func expectRefusal(
         of server: PrivatePostgres,
         _ parameters: String,
@@ -102,7 +102,7 @@ struct PostgresTLSTests {
         _ location: SourceLocation = #_sourceLocation
     ) async throws {
         try await withPool(server.url(parameters), acquireTimeout: .milliseconds(500)) { pool in
-            // The first attempt may still be on its way when the first request has waited enough.
+            // The first attempt may still be in flight when the first request has timed out.
             let reason = try await eventually("the reason says: \(meaning)") {
                 _ = try? await pool.execute("SELECT 1")
                 return pool.notReadyReason().flatMap { $0.contains(meaning) ? $0 : nil }
@@ -122,7 +122,7 @@ struct PostgresTLSTests {
     }
 }
 
-/// Where a test keeps the certificates that its clients trust.
+/// The folder of the certificates that a test's clients trust.
 private struct CertificateFolder {
     let path: String
 

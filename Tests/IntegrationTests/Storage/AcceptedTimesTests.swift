@@ -8,12 +8,12 @@ import Testing
 
 /// A dispatcher whose clock is ahead or behind reads records that HTTP accepted.
 @Suite(
-    "What a row says of a push's times is not computed again",
+    "The row's times of a push are not computed again",
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
 struct AcceptedTimesTests {
-    /// The push as it was accepted, and as a dispatcher reads it whose clock is `ahead`.
+    /// Returns the push as it was accepted, and as a dispatcher reads it whose clock is `ahead`.
     private func accept(
         _ name: String,
         _ object: JSONObject,
@@ -38,7 +38,7 @@ struct AcceptedTimesTests {
     }
 
     @Test(
-        "A push in 60 s is not sent by a dispatcher that is two minutes ahead",
+        "A push in 60 s is not sent early by a dispatcher whose clock is two minutes ahead",
         arguments: [true, false]
     )
     func notEarly(isNamed: Bool) async throws {
@@ -64,7 +64,9 @@ struct AcceptedTimesTests {
         }
     }
 
-    @Test("A push whose time had come when HTTP took it goes at once, where a clock is behind")
+    @Test(
+        "A push that was due when HTTP accepted it is sent at once, also by a clock that is behind"
+    )
     func notLate() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -80,7 +82,7 @@ struct AcceptedTimesTests {
         }
     }
 
-    @Test("Rule 15: its deliveries expire when the row says", arguments: [-3600, 120, 3600])
+    @Test("Rule 15: its deliveries expire at the row's time", arguments: [-3600, 120, 3600])
     func expiry(ahead: Int64) async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -111,7 +113,7 @@ struct AcceptedTimesTests {
             let session = try await fixture.database.sessions.open(name: "replica")
             #expect(try await fixture.database.sessions.heartbeat(session))
             #expect(!clock.isInDoubt)
-            // As after an answer of a server whose clock is another.
+            // This is as after an answer of a server with another clock.
             let now = MonotonicInstant.now()
             clock.measured(.earliest, asked: now, answered: now)
             #expect(clock.isInDoubt)

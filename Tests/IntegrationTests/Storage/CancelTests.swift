@@ -11,7 +11,7 @@ import Testing
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
 struct CancelTests {
-    @Test("A cancelled broadcast stops at once, what is in flight ends as it will, and it balances")
+    @Test("A cancelled broadcast stops at once, deliveries in flight end normally, and it balances")
     func cancelsABroadcast() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -38,7 +38,7 @@ struct CancelTests {
             )
             let cancelled = try #require(try await database.pushes.cancel(push.id))
             #expect(cancelled.status == .cancelled)
-            // On the books it is suppressed when it is on `push.outcomes`.
+            // The ledger counts it as suppressed once its outcome is on `push.outcomes`.
             #expect(cancelled.ledger.suppressed == 0)
             #expect(cancelled.ledger.pending == 29)
             _ = try await fixture.balancedLedger(of: push.id)
@@ -46,7 +46,7 @@ struct CancelTests {
             let again = try await database.pushes.cancel(push.id)
             #expect(again?.ledger == cancelled.ledger)
 
-            // What had been sent is recorded, and what would be tried again waits in vain.
+            // Sent deliveries are recorded, and a retry is not made.
             let retry = retried(members[4], until: Instant.now().adding(milliseconds: 3_600_000))
             let standing = try await database.ledger.checkpoint(
                 session: session,
@@ -80,7 +80,7 @@ struct CancelTests {
                 ) == .cancelled
             )
             try await database.shards.release(session: session, [shard], dueAt: nil)
-            // Each of the others is read, and told of.
+            // Each of the others is read and reported.
             #expect(try await fixture.suppressRest() == 25)
             ledger = try await fixture.balancedLedger(of: push.id)
             #expect(ledger.delivered == 5)
@@ -93,7 +93,7 @@ struct CancelTests {
         }
     }
 
-    @Test("A push is cancelled in any state: queued, in planning, with rows, or when it is over")
+    @Test("A push can be cancelled when queued, in planning, with rows, or finished")
     func cancelsInAnyState() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -128,18 +128,18 @@ struct CancelTests {
             #expect(try await fixture.suppressRest() == 20)
             #expect(try await fixture.balancedLedger(of: planning.id).suppressed == 20)
 
-            // Rows: some are nobody's, some are in a dispatcher's hands, and handed back later.
+            // Some rows have no owner, some are claimed by a dispatcher, and released later.
             let rows = try fixture.push("rows", [:])
             _ = try await database.intake.plan(session: session, [rows])
             _ = try await database.planning.claim(session: session)
             _ = try await database.planning.planPage(session: session, pushID: rows.id)
             let owned = try await database.due.claim(session: session, lane: 1, limit: 3)
-            // Those that wait for another try need not wait for it.
+            // Rows that wait for a retry need not wait any longer.
             _ = try await fixture.server.query(
                 "update deliveries set due_at = now() + interval '1 h' where owner is null"
             )
             #expect(try await database.pushes.cancel(rows.id)?.ledger.pending == 30)
-            // What was in flight comes back to wait, and has nothing to wait for any more.
+            // A delivery that was in flight is released, and has nothing to wait for any more.
             let later = Instant.now().adding(milliseconds: 3_600_000)
             let back = owned.map {
                 retried($0, until: later, attempts: 0)
@@ -155,7 +155,7 @@ struct CancelTests {
         }
     }
 
-    @Test("A shard of a cancelled push that nobody can read ends, and the books balance")
+    @Test("A shard of a cancelled push that cannot be read ends, and the books balance")
     func unreadable() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -173,13 +173,13 @@ struct CancelTests {
         }
     }
 
-    @Test("Shards that are planned for a later hour while their push is cancelled are due at once")
+    @Test("Shards planned for later while their push is cancelled are due at once")
     func cancelMeetsPlanning() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
             try await fixture.populate(0..<30)
             let push = try await fixture.broadcast("while-planned", shardSize: 10)
-            // As the planner of a device-local push leaves them; then back to the moment before.
+            // The planner of a device-local push leaves them like this; then the time goes back.
             _ = try await fixture.server.query(
                 """
                 update shards set due_at = now() + interval '5 h';
@@ -189,7 +189,8 @@ struct CancelTests {
                 """
             )
             let server = fixture.server
-            // The last page's transaction: it holds the push, cancelling waits for it, and it commits.
+            // The last page's transaction: it locks the push, cancelling waits for it, and it
+            // commits.
             async let page = server.query(
                 """
                 begin;
@@ -220,7 +221,7 @@ struct CancelTests {
         }
     }
 
-    @Test("A shard that is written down while its push is cancelled ends with it")
+    @Test("A shard that is recorded while its push is cancelled ends with it")
     func cancelMeetsCheckpoints() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database

@@ -11,7 +11,7 @@ import Testing
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
 struct ConditionAudienceTests {
-    /// The members of a push as its shards hold them, in their order.
+    /// Returns the members of a push by its shards, in order.
     private func members(of pushID: String, in fixture: StorageFixture) async throws -> [String] {
         try await fixture.server.query(
             """
@@ -21,7 +21,7 @@ struct ConditionAudienceTests {
         )
     }
 
-    @Test("Promise 3: who meets the condition is chosen once, and stays chosen until it is sent to")
+    @Test("Promise 3: the devices that meet a condition are chosen once, until the push is sent")
     func membersAreFixed() async throws {
         try await StorageFixture.run { fixture in
             try await fixture.createApp("other")
@@ -44,8 +44,8 @@ struct ConditionAudienceTests {
             let shards = try await fixture.claim(session).sorted { $0.shard < $1.shard }
             #expect(shards.allSatisfy { $0.expected <= 4 })
 
-            // The push itself changes what its condition asks for, and clients do; one device goes,
-            // one mutes itself.
+            // The push itself changes a field of its condition, and so do clients; one device is
+            // deleted, one mutes itself.
             let first = try #require(shards.first)
             let page = try await fixture.database.shards.page(first, after: nil, limit: 2)
             #expect(page.members.map(\.target) == Array(expected.prefix(2)))
@@ -75,12 +75,12 @@ struct ConditionAudienceTests {
             let record = try #require(try await fixture.database.pushes.find(push.id))
             #expect(record.status == .done)
             #expect(record.ledger.delivered == 28 && record.ledger.targeted == 28)
-            // What was kept for the sending is gone with it.
+            // The rows of the members are deleted with it.
             #expect(try await members(of: push.id, in: fixture).isEmpty)
         }
     }
 
-    @Test("A page asks so many installations; a condition that an index serves is asked once")
+    @Test("A page reads a bounded number of rows, and a condition with an index needs one query")
     func pagesAreBounded() async throws {
         try await StorageFixture.run { fixture in
             try await fixture.populate(0..<20_000)
@@ -119,7 +119,7 @@ struct ConditionAudienceTests {
         }
     }
 
-    @Test("All members are read of an app that the database's statistics do not know yet")
+    @Test("All members of an app are read, even without database statistics for it")
     func newAppsAreReadWhole() async throws {
         try await StorageFixture.run { fixture in
             try await fixture.createApp("other")
@@ -144,7 +144,7 @@ struct ConditionAudienceTests {
         }
     }
 
-    @Test("After a page that took too long, no page looks at more than a part of the app")
+    @Test("After a page that took too long, every page reads only a part of the app")
     func carefulPagesAreBounded() async throws {
         try await StorageFixture.run { fixture in
             // One in ten is on the channel.
@@ -181,7 +181,7 @@ struct ConditionAudienceTests {
                     let page = try await database.planning.planPage(
                         session: session,
                         pushID: push.id,
-                        // Or so few would be found by their channel.
+                        // Otherwise this few would be found by their channel.
                         shardSize: 50,
                         looksAt: 2000
                     )
@@ -193,7 +193,7 @@ struct ConditionAudienceTests {
         }
     }
 
-    @Test("Pushes with a condition are planned apart, so that none without one waits for them")
+    @Test("Pushes with a condition are planned separately, so that others do not wait for them")
     func conditionsArePlannedApart() async throws {
         try await StorageFixture.run { fixture in
             try await fixture.populate(0..<3)
@@ -227,7 +227,7 @@ struct ConditionAudienceTests {
         }
     }
 
-    @Test("What names its devices is narrowed by a condition, and by tags")
+    @Test("Named devices are narrowed by a condition, and by tags")
     func directSelectorsAreNarrowed() async throws {
         try await StorageFixture.run { fixture in
             var ids: [JSONValue] = []
@@ -287,7 +287,7 @@ struct ConditionAudienceTests {
         }
     }
 
-    @Test("With a condition and a time of each device's own clock, each zone gets it once")
+    @Test("With a condition and a device-local time, each zone gets the push once")
     func zonesAreKept() async throws {
         try await StorageFixture.run { fixture in
             try await fixture.populate(0..<10, zone: "Asia/Tokyo")
@@ -327,7 +327,7 @@ struct ConditionAudienceTests {
         }
     }
 
-    @Test("A range of a custom field is found by the index that an operator asked for")
+    @Test("A range of a custom field is found by the index that an operator created")
     func rangesUseTheirIndex() async throws {
         try await StorageFixture.run { fixture in
             try await fixture.createApp("other")
@@ -391,7 +391,7 @@ struct ConditionAudienceTests {
                 )
                 #expect(found.selected == before[place], "\(text)")
             }
-            // A text too long for any index is kept all the same.
+            // A string too long for any index is stored all the same.
             _ = try await fixture.server.query(
                 """
                 update installations set fields = fields || jsonb_build_object('name',
@@ -399,7 +399,7 @@ struct ConditionAudienceTests {
                 where object_id = lpad('2', 24, '0')
                 """
             )
-            // One whose building was cut short is not usable, and is built anew when asked for.
+            // An index whose build was interrupted is not usable, and a new request rebuilds it.
             _ = try await fixture.server.query(
                 """
                 UPDATE pg_index SET indisvalid = false WHERE indexrelid IN (
@@ -413,13 +413,13 @@ struct ConditionAudienceTests {
             #expect(try await indexes.drop(age))
             #expect(try await !indexes.drop(age))
             #expect(try await indexes.list(app: "shop").count == 3)
-            // What has a column of its own needs none.
+            // A field with a column of its own needs no index.
             #expect(FieldIndex.problem(try WherePath("badge")) != nil)
             #expect(FieldIndex.problem(try WherePath("o.a'b")) != nil)
         }
     }
 
-    @Test("An index whose asker was gone before its end is finished when it is asked for again")
+    @Test("An index whose creator vanished before its end is finished at the next request")
     func cutShortIndexesAreFinished() async throws {
         try await StorageFixture.run { fixture in
             try await fixture.populate(0..<100)
@@ -439,7 +439,7 @@ struct ConditionAudienceTests {
             )
             #expect(names.count == 2)
             for name in names {
-                // Built, and nothing after.
+                // The index is built, but not marked.
                 _ = try await server.query("COMMENT ON INDEX \(name) IS NULL")
                 _ = try await server.query("DROP STATISTICS IF EXISTS \(name)_s")
                 #expect(try await indexes.list(app: "shop").map(\.isUsable) == [false])
@@ -457,7 +457,7 @@ struct ConditionAudienceTests {
         }
     }
 
-    @Test("A push selects, of 10,000 devices, whom LeanCloud's guide and ours say")
+    @Test("A push selects the same of 10,000 devices as LeanCloud's guide and ours say")
     func selectsAsInTheGuide() async throws {
         try await StorageFixture.run { storage in
             let identities = GuideData.identities()
@@ -498,6 +498,6 @@ struct ConditionAudienceTests {
 }
 
 extension Instant {
-    /// As `push_time` has it without a zone.
+    /// The form of `push_time` without a zone.
     fileprivate var localText: String { String(iso8601.dropLast()) }
 }

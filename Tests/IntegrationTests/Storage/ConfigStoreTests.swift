@@ -9,7 +9,7 @@ import Support
 import Testing
 
 @Suite(
-    "Remote config, as it is kept",
+    "Storage of remote config",
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
@@ -64,7 +64,7 @@ struct ConfigStoreTests {
             .version
     }
 
-    @Test("Of two who publish over the same version exactly one succeeds, with one record")
+    @Test("One of two publishers of the same version succeeds, with one record")
     func oneWins() async throws {
         try await StorageFixture.run { fixture in
             #expect(try await publish("one", .version(0), fixture) == 1)
@@ -83,13 +83,13 @@ struct ConfigStoreTests {
             let current = try await fixture.database.config.version(app, client)
             #expect(current?.updateType == "FORCED_UPDATE")
             #expect(current?.template?["parameters"]?["k"]?["defaultValue"]?["value"] == "forced")
-            // The servers' template has numbers of its own.
+            // The server template has its own numbers.
             let server = try await fixture.database.config.head(app, "firebase-server")
             #expect(server.currentVersion == 0)
         }
     }
 
-    @Test("A rollback is a new version with the old content, and reaches only what is older")
+    @Test("A rollback is a new version with the old content, and reaches only older clients")
     func rollsBack() async throws {
         try await StorageFixture.run { fixture in
             let config = fixture.database.config
@@ -117,7 +117,7 @@ struct ConfigStoreTests {
     }
 
     @Test(
-        "What another wrote into the table counts once it was looked at; what is broken never does"
+        "A template that another system wrote is used once validated, and an invalid one never"
     )
     func rowsOfOthers() async throws {
         try await StorageFixture.run { fixture in
@@ -159,7 +159,7 @@ struct ConfigStoreTests {
         }
     }
 
-    @Test("A transaction that somebody leaves open holds up no other app's rows")
+    @Test("A transaction that is left open does not block the rows of other apps")
     func openTransaction() async throws {
         try await StorageFixture.run { fixture in
             try await fixture.createApp("other")
@@ -198,7 +198,9 @@ struct ConfigStoreTests {
         }
     }
 
-    @Test("Who stops while he holds a template holds up its publishers for seconds at most")
+    @Test(
+        "A client that stops while it has locked a template delays its publishers for seconds at most"
+    )
     func stopped() async throws {
         try await StorageFixture.run { fixture in
             _ = try await fixture.server.query(
@@ -223,12 +225,12 @@ struct ConfigStoreTests {
             }
             #expect(version == 2)
             end.finish()
-            // Postgres has ended what it held.
+            // Postgres has ended its transaction.
             await #expect(throws: StorageError.self) { _ = try await stopped.value }
         }
     }
 
-    @Test("A template that comes to be kept here goes on above what was announced of it elsewhere")
+    @Test("A template that moves here continues above the versions announced elsewhere")
     func numbersGoOn() async throws {
         try await StorageFixture.run { fixture in
             let announcements = fixture.database.configAnnouncements
@@ -262,7 +264,7 @@ struct ConfigStoreTests {
         }
     }
 
-    @Test("It goes on above what another system has said and nobody has announced yet")
+    @Test("It continues above a version of another system that is not announced yet")
     func numbersGoOnAbovePending() async throws {
         try await StorageFixture.run { fixture in
             let announcements = fixture.database.configAnnouncements
@@ -277,7 +279,7 @@ struct ConfigStoreTests {
             }
             try await hear(50, client)
             #expect(try await publish("first", .version(0), fixture) == 51)
-            // By a call of the function, too: in the namespace that nothing is published in.
+            // This is also so by a call of the function, in a namespace without publishes.
             try await hear(60, "firebase-server")
             let called = try await fixture.server.query(
                 "SELECT carillon_publish_config('shop', 'firebase-server', '{}')"
@@ -305,10 +307,10 @@ struct ConfigStoreTests {
         }
     }
 
-    @Test("A version is of a time that can be reckoned with, and found by it as it is shown")
+    @Test("A version has a valid time, and is found by the time that is shown")
     func times() async throws {
         try await StorageFixture.run { fixture in
-            // One of these kept all apps' rows from being looked at, another all announcements.
+            // One of these stopped the check of all apps' rows, another all announcements.
             for time in ["-infinity", "infinity", "10000-01-01", "4713-01-01 BC"] {
                 await #expect(throws: (any Error).self) {
                     _ = try await fixture.server.query(
@@ -332,7 +334,7 @@ struct ConfigStoreTests {
         }
     }
 
-    @Test("300 versions are kept, and what is current whatever its age; numbers go on")
+    @Test("300 versions are stored, the current one at any age, and numbers continue")
     func kept() async throws {
         try await StorageFixture.run { fixture in
             let config = fixture.database.config
@@ -353,7 +355,7 @@ struct ConfigStoreTests {
         }
     }
 
-    @Test("Who has seen a revision has seen all before it")
+    @Test("A reader that has seen a revision has seen all before it")
     func revisions() async throws {
         try await StorageFixture.run { fixture in
             let config = fixture.database.config
@@ -375,7 +377,7 @@ struct ConfigStoreTests {
                         let revision = try await config.revision()
                         let heads = try await config.heads(of: client, after: seen)
                         for head in heads { versions[head.app] = head.currentVersion }
-                        // Each publish takes one revision, so what is known adds up to it.
+                        // Each publish takes one revision, so the versions add up to it.
                         #expect(versions.values.reduce(0, +) >= revision)
                         seen = max(seen, heads.map(\.revision).max() ?? 0)
                     }
@@ -385,7 +387,7 @@ struct ConfigStoreTests {
         }
     }
 
-    @Test("Of a burst the highest is announced, once; what is lower or unknown is not")
+    @Test("Only the highest version of a burst is announced, once, and no unknown one")
     func announces() async throws {
         try await StorageFixture.run { fixture in
             let announcements = fixture.database.configAnnouncements
@@ -420,7 +422,7 @@ struct ConfigStoreTests {
             #expect(try await announce() == [])
             #expect(try await announcements.untilNext(after: .zero) == nil)
             #expect(try await announcements.all(of: app).map(\.announcedVersion) == [3])
-            // One was announced, so one delay is measured, from its publish; and that is told exactly.
+            // One was announced, so one delay is measured from its publish, to the microsecond.
             let delay = try await fixture.server.query(
                 """
                 SELECT extract(epoch FROM announced_at - published_at)::double precision
@@ -433,7 +435,7 @@ struct ConfigStoreTests {
         }
     }
 
-    @Test("What an app's clients were told last is told of apps that are there")
+    @Test("The versions last announced are only those of existing apps")
     func latest() async throws {
         try await StorageFixture.run { fixture in
             let announcements = fixture.database.configAnnouncements
@@ -455,7 +457,7 @@ struct ConfigStoreTests {
             let told = LatestConfigAnnouncement(app: app, createdAt: shop, version: 7)
             let untold = LatestConfigAnnouncement(app: "other", createdAt: other, version: 0)
             #expect(try await latest() == [untold, told])
-            // About to be deleted: no key opens it any more.
+            // The app is about to be deleted: its keys are not accepted any more.
             _ = try await fixture.server.query(
                 "UPDATE apps SET app_key_sealed = '' WHERE id = 'other'"
             )
@@ -472,11 +474,11 @@ struct ConfigStoreTests {
         }
     }
 
-    @Test("What was seen by one who was killed then is announced by the next who looks")
+    @Test("A version that was seen before its process was killed is announced by the next one")
     func seenAndLeft() async throws {
         try await StorageFixture.run { fixture in
             _ = try await publish("one", .any, fixture)
-            // It has its time, and its app no row to hold.
+            // It is due, and its app has no row to lock yet.
             _ = try await fixture.server.query(
                 "UPDATE config_pending SET seen_at = clock_timestamp() - interval '1 minute'"
             )
@@ -489,7 +491,7 @@ struct ConfigStoreTests {
         }
     }
 
-    @Test("What was committed late in a burst is not announced before every replica has asked")
+    @Test("A version committed late in a burst is not announced before every replica has checked")
     func settles() async throws {
         try await StorageFixture.run { fixture in
             let announcements = fixture.database.configAnnouncements
@@ -503,7 +505,7 @@ struct ConfigStoreTests {
             // It is seen, and nothing is due.
             #expect(try await announce() == [])
             #expect(try await announcements.all(of: app).map(\.pendingVersion) == [2])
-            // The burst is old; its last came a moment ago.
+            // The burst is old; its last version came a moment ago.
             func age(_ version: Int, _ time: String) async throws {
                 _ = try await fixture.server.query(
                     """
@@ -516,7 +518,7 @@ struct ConfigStoreTests {
             try await age(2, "-1 h")
             #expect(try await announce() == [1])
             #expect(try await announcements.all(of: app).map(\.pendingVersion) == [2])
-            // Nor does the next follow at once.
+            // The next one does not follow at once either.
             try await age(2, "61 s")
             #expect(try await announce() == [])
             _ = try await fixture.server.query(
@@ -527,14 +529,14 @@ struct ConfigStoreTests {
         }
     }
 
-    @Test("Rows of one order key are brought one after the other, whoever brings them")
+    @Test("Rows of one order key are relayed one after the other, by any relay")
     func orderKeys() async throws {
         try await StorageFixture.run { fixture in
             let outbox = fixture.database.outbox
             for text in ["one", "two"] { _ = try await publish(text, .any, fixture) }
             let first = try await outbox.claim()
             #expect(first.count == 1)
-            // Another relay finds nothing that it may bring, nor does this one until Kafka has it.
+            // Another relay finds nothing to send, nor does this one until Kafka has it.
             try await fixture.another { other in
                 let found = try await other.outbox.claim()
                 #expect(found == [])
@@ -548,7 +550,7 @@ struct ConfigStoreTests {
         }
     }
 
-    @Test("A token and a linked name are one app's, and go with it")
+    @Test("A token and a linked name belong to one app, and are deleted with it")
     func namesAndTokens() async throws {
         try await StorageFixture.run { fixture in
             let (tokens, links) = (fixture.database.configTokens, fixture.database.appLinks)
@@ -579,7 +581,7 @@ struct ConfigStoreTests {
         }
     }
 
-    @Test("Of several names all are linked or none, and none becomes an app's id, too")
+    @Test("Several names are linked all or not at all, and a linked name cannot be an app's id")
     func linkedAtOnce() async throws {
         try await StorageFixture.run { fixture in
             let links = fixture.database.appLinks
@@ -594,7 +596,7 @@ struct ConfigStoreTests {
             for number in 1...AppLinkStore.maximumLinks {
                 try await links.link(AppLink(.fcmProject, "mine-\(number)", app: app))
             }
-            // Again, and of the other kind, even of one that has all that it may have.
+            // It is repeated, also with the other kind, even for an app at its limit.
             try await links.link(AppLink(.fcmProject, "mine-1", app: app))
             try await links.link(AppLink(.firebaseAPIKey, "other", app: app))
             await #expect(throws: StorageError.self) {
@@ -607,7 +609,7 @@ struct ConfigStoreTests {
         }
     }
 
-    @Test("All that remote config keeps of an app goes with it, and is counted")
+    @Test("All remote config of an app is deleted with it and counted")
     func deletedWithTheApp() async throws {
         try await StorageFixture.run { fixture in
             try await fixture.createApp("other")
@@ -628,7 +630,7 @@ struct ConfigStoreTests {
                         record: record
                     )
                 }
-                // What is to be announced is seen, and not due yet.
+                // The pending announcement is seen, and not due yet.
                 _ = try await fixture.database.configAnnouncements.announce(after: .seconds(60)) {
                     record($0.version, .forced)
                 }
@@ -664,7 +666,7 @@ struct ConfigStoreTests {
         }
     }
 
-    @Test("What a fetch was given is noted for installations alone, and never goes back")
+    @Test("The version of a fetch is recorded only for installations, and never goes back")
     func fetched() async throws {
         try await StorageFixture.run { fixture in
             let id = try await fixture.install([

@@ -7,7 +7,7 @@ import Support
 import Testing
 
 @Suite(
-    "What a delivery brings of its own",
+    "Values of a delivery's own",
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
@@ -24,7 +24,7 @@ struct ContentTests {
 
     private let data: JSONObject = ["alert": "{{name}} {{profile.city}} {{deviceType}} {{list}}"]
 
-    @Test("Devices named one by one bring what the push's placeholders stand for")
+    @Test("Named devices have their own values for the push's placeholders")
     func direct() async throws {
         try await StorageFixture.run { fixture in
             let ann = try await install(
@@ -65,7 +65,7 @@ struct ContentTests {
         }
     }
 
-    @Test("They are fixed when the push is planned, and cut where no platform takes so much")
+    @Test("The values are fixed at planning, and truncated beyond what every platform accepts")
     func fixed() async throws {
         try await StorageFixture.run { fixture in
             let long = String(repeating: "x", count: 9000)
@@ -95,7 +95,7 @@ struct ContentTests {
         }
     }
 
-    @Test("A broadcast's members bring them too, and keep them while they wait")
+    @Test("A broadcast's members have their values too, and keep them while they wait")
     func broadcast() async throws {
         try await StorageFixture.run { fixture in
             let ann = try await install(fixture, "aa01", ["name": "Ann", "channels": ["news"]])
@@ -139,7 +139,7 @@ struct ContentTests {
         }
     }
 
-    @Test("A page of rows brings them as a shard does")
+    @Test("A page of rows has the values as a shard does")
     func pages() async throws {
         try await StorageFixture.run { fixture in
             _ = try await install(fixture, "aa01", ["name": "Ann", "channels": ["news"]])
@@ -159,7 +159,7 @@ struct ContentTests {
 }
 
 @Suite(
-    "Badges are raised once",
+    "Badges are incremented once",
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
@@ -174,7 +174,7 @@ struct BadgeTests {
 
     private let raise: JSONValue = ["alert": "x", "badge": "Increment"]
 
-    @Test("By each push and device named, in the transaction that plans them, and by no repeat")
+    @Test("A badge changes once for each push and named device, in the planning transaction")
     func direct() async throws {
         try await StorageFixture.run { fixture in
             var object = fixture.iPhone("aa01")
@@ -202,19 +202,19 @@ struct BadgeTests {
                 planned.deliveries.allSatisfy { $0.target == phone.objectID || $0.badge == nil }
             )
 
-            // The same events again, with one that is new.
+            // The same events come again, with a new one.
             let again = try await database.intake.plan(session: session, pushes)
             #expect(again.deliveries.compactMap(\.badge) == [7])
             #expect(try await badge(fixture, phone) == 7)
             let lowered = try await database.intake.plan(session: session, [lower])
             #expect(lowered.deliveries.map(\.badge) == [5])
-            // Who takes a row over sends what it says.
+            // The next owner of a row sends its badge.
             let owned = try await database.due.owned(session: session)
             #expect(owned.compactMap(\.badge).sorted() == [5, 5, 6, 7])
         }
     }
 
-    @Test("By many pushes at once, each raise counts")
+    @Test("Concurrent pushes each increment the badge")
     func concurrent() async throws {
         try await StorageFixture.run { fixture in
             let phones = try await [
@@ -238,7 +238,7 @@ struct BadgeTests {
         }
     }
 
-    @Test("A page of rows raises its own")
+    @Test("A page of rows increments its own badges")
     func pages() async throws {
         try await StorageFixture.run { fixture in
             var phones: [Installation] = []
@@ -269,7 +269,7 @@ struct BadgeTests {
         }
     }
 
-    @Test("A shard's members are raised before they are sent, and not again by who resumes it")
+    @Test("A shard increments its members' badges before it sends, and not again after a takeover")
     func shards() async throws {
         try await StorageFixture.run { fixture in
             var phones: [Installation] = []
@@ -295,7 +295,7 @@ struct BadgeTests {
             let prepared = try await database.shards.prepare(session: first, shard, page)
             #expect(prepared.members.map(\.badge) == [1, 1])
 
-            // It dies with nothing recorded; the next one begins at the shard's own cursor.
+            // It dies without a record; the next one begins at the shard's own cursor.
             try await database.shards.release(session: first, [shard], dueAt: nil)
             let second = try await database.sessions.open(name: "second")
             let resumed = try #require(
@@ -306,13 +306,13 @@ struct BadgeTests {
             #expect(sent.members.map(\.badge) == [1, 1, 1, 1])
             for phone in phones { #expect(try await badge(fixture, phone) == 1) }
 
-            // The one that stalled finds the shard another's.
+            // The stalled session no longer owns the shard.
             let error = await #expect(throws: StorageError.self) {
                 _ = try await database.shards.prepare(session: first, shard, page)
             }
             #expect(error?.kind == .sessionLost)
 
-            // What is retried keeps its badge in its row.
+            // A retried delivery has its badge in its row.
             let records = sent.members.map { member in
                 retried(member)
             }

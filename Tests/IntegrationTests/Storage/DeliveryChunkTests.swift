@@ -27,7 +27,8 @@ struct DeliveryChunkTests {
         )
     }
 
-    /// A broadcast to 30 phones, of which one failed and one is an FCM device, as one checkpoint.
+    /// Makes a broadcast to 30 phones, of which one failed and one is an FCM device, as one
+    /// checkpoint.
     private func sent(
         _ fixture: StorageFixture,
         _ id: String
@@ -48,13 +49,13 @@ struct DeliveryChunkTests {
             isFinished: true
         )
         _ = try await database.ledger.checkpoint(session: session, shard, checkpoint)
-        // Its answer was lost: it is made again.
+        // Its answer was lost, so it is repeated.
         _ = try await database.ledger.checkpoint(session: session, shard, checkpoint)
         try await database.sessions.close(session)
         return (push, members)
     }
 
-    @Test("a broadcast's members that went well are a chunk each form, and say what rows would")
+    @Test("A broadcast's delivered members are a chunk for each form, equivalent to rows")
     func isRead() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -89,13 +90,13 @@ struct DeliveryChunkTests {
         }
     }
 
-    @Test("an erased device is overwritten in its chunk, and its neighbours stay what they were")
+    @Test("An erased device is overwritten in its chunk, and its neighbours stay unchanged")
     func isErased() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
             try await fixture.populate(0..<30)
             let (push, members) = try await sent(fixture, "erased")
-            // The first and the last one too, which the chunk is found by.
+            // The first and the last one too, by which the chunk is found.
             for number in [0, 3, 12, 29] {
                 let target = members[number].target
                 let subject = Subject(app: StorageFixture.app, .installation, target)
@@ -132,7 +133,7 @@ struct DeliveryChunkTests {
         }
     }
 
-    @Test("a deleted app's chunks go with its pushes; an old day's go with the day")
+    @Test("A deleted app's chunks go with its pushes, and an old day's chunks with the day")
     func isDropped() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database

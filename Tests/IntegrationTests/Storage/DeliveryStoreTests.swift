@@ -68,7 +68,7 @@ struct DeliveryStoreTests {
                 #expect(ledger[outcome] == 1)
                 #expect(try await database.pushes.find(push.id)?.status == .sending)
             }
-            // Twice in one batch, and once more afterwards: counted once.
+            // Twice in one batch, and once more afterwards: it is counted once.
             let last = delivered(planned.deliveries[5])
             #expect(
                 try await database.ledger.record(session: session, [last, last]).count == 1
@@ -83,7 +83,7 @@ struct DeliveryStoreTests {
         }
     }
 
-    @Test("A session that stalled past its lease changes nothing any more")
+    @Test("A session that stalled beyond its lease cannot change anything")
     func stalledSessionIsFenced() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -127,7 +127,7 @@ struct DeliveryStoreTests {
         }
     }
 
-    @Test("Two that claim what is due never get the same delivery")
+    @Test("Two concurrent claims never get the same delivery")
     func claimsAreExclusive() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -161,7 +161,7 @@ struct DeliveryStoreTests {
         }
     }
 
-    @Test("Claims are fair: many due rows of one provider do not hold up another's one")
+    @Test("Claims are fair: many due rows of one provider do not delay another's single row")
     func claimsAreFair() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -190,7 +190,7 @@ struct DeliveryStoreTests {
             #expect(first.deliveries.count { $0.device.provider == .apns } == 1)
             #expect(first.deliveries.count { $0.device.provider == .fcm } == 10)
             #expect(first.last == nil)
-            // With nobody else due one has all.
+            // Without others one gets all.
             let second = try await database.due.claimFairly(
                 session: next,
                 lane: 0,
@@ -198,7 +198,7 @@ struct DeliveryStoreTests {
                 after: nil
             )
             #expect(second.deliveries.count == 20)
-            // Those behind the last of all are none.
+            // There are no rows behind the last.
             let behind = try await database.due.claimFairly(
                 session: next,
                 lane: 0,
@@ -209,7 +209,7 @@ struct DeliveryStoreTests {
         }
     }
 
-    @Test("Promise 3: an audience is fixed, written down by pages, and resumes after a crash")
+    @Test("Promise 3: an audience is fixed, is recorded in pages, and resumes after a crash")
     func planningResumes() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -236,13 +236,13 @@ struct DeliveryStoreTests {
             #expect(page.inserted == 8)
             #expect(!page.isFinished)
             #expect(try await fixture.balancedLedger(of: push.id).pending == 8)
-            // The planner dies; another goes on where it stopped.
+            // The planner dies; another continues where it stopped.
             try await database.sessions.close(session)
             await #expect(throws: StorageError.self) {
                 try await database.planning.planPage(session: session, pushID: push.id)
             }
             let next = try await database.sessions.open(name: "next")
-            // What is sent meanwhile does not end the push.
+            // Deliveries that are sent meanwhile do not end the push.
             let early = try await database.due.claim(session: next, lane: 1, limit: 100)
             #expect(early.count == 8)
             _ = try await database.ledger.record(session: next, early.map(delivered))
@@ -269,7 +269,9 @@ struct DeliveryStoreTests {
         }
     }
 
-    @Test("Selectors narrow each other; none is everyone, an empty list is nobody")
+    @Test(
+        "Selectors narrow each other, and an empty list selects nothing, unlike a missing selector"
+    )
     func selectorsNarrow() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -321,7 +323,7 @@ struct DeliveryStoreTests {
         }
     }
 
-    @Test("Promise 9: a dead token is not sent to again, one that was renewed stays alive")
+    @Test("Promise 9: a dead token is not sent to again, and a renewed one stays valid")
     func tokensDieByTheTimestampRule() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -337,7 +339,7 @@ struct DeliveryStoreTests {
             ]
             let push = try fixture.push("dying", all)
             let planned = try await database.intake.plan(session: session, [push])
-            // The device behind the third gets another token while the answer is on its way.
+            // The device behind the third gets another token while the answer is in flight.
             _ = try await database.installations.update(
                 app: StorageFixture.app,
                 objectID: replaced.objectID
@@ -363,7 +365,7 @@ struct DeliveryStoreTests {
 
             let second = try fixture.push("second", all)
             let rest = try await database.intake.plan(session: session, [second])
-            // Who names the dead one is told so: its delivery has no token, and a reason.
+            // A push that names the dead one has a delivery without a token, with a reason.
             let reachable = rest.deliveries.filter { $0.suppression == nil }
             #expect(Set(reachable.compactMap(\.installationID)) == valid)
             let suppressed = rest.deliveries.filter { $0.suppression != nil }
@@ -373,7 +375,7 @@ struct DeliveryStoreTests {
                 suppressed.compactMap(\.suppression)
                     == ["the installation is invalid: Unregistered"]
             )
-            // An audience that does not name it leaves it out.
+            // An audience that does not name it omits it.
             let everyone = try fixture.push("everyone", [:])
             _ = try await database.intake.plan(session: session, [everyone])
             _ = try await database.planning.claim(session: session)
@@ -382,14 +384,14 @@ struct DeliveryStoreTests {
                 pushID: everyone.id
             )
             #expect(page.inserted == 2)
-            // The app is opened again: the device names its token, and lives.
+            // The app is opened again: the device names its token, which is valid again.
             let revived = try await fixture.install(fixture.iPhone("af01"))
             #expect(revived.objectID == dying.objectID)
             #expect(revived.isValid)
         }
     }
 
-    @Test("BadDeviceToken costs nobody the token that a push named with the wrong environment")
+    @Test("BadDeviceToken does not invalidate a token that a push named with the wrong environment")
     func wrongEnvironmentOfThePush() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -420,7 +422,7 @@ struct DeliveryStoreTests {
         }
     }
 
-    @Test("Where an installation does not name its environment, the push's prod decides")
+    @Test("The push's prod decides for an installation without an environment")
     func prodDecides() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -452,7 +454,7 @@ struct DeliveryStoreTests {
     }
 
     @Test(
-        "A delivery's topic is its installation's own, else its appIdentifier, cut where it is long"
+        "A delivery's topic is its installation's own, else its appIdentifier, truncated if long"
     )
     func topics() async throws {
         try await StorageFixture.run { fixture in
@@ -486,7 +488,7 @@ struct DeliveryStoreTests {
         }
     }
 
-    @Test("Batches that settle the same rows of several pushes at once wait, and never deadlock")
+    @Test("Concurrent batches that settle the same rows of several pushes wait and never deadlock")
     func locksInOneOrder() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -532,7 +534,7 @@ struct DeliveryStoreTests {
             _ = try await eventually("the push is cancelled") {
                 try await database.pushes.find(push.id)?.status == .cancelled ? true : nil
             }
-            // It is there for as long as its session owns it, and its answer is recorded as ever.
+            // It exists as long as its session owns it, and its answer is recorded normally.
             for _ in 0..<100 { #expect(try await database.pushes.find(push.id) != nil) }
             let late = try await database.ledger.record(
                 session: session,
@@ -543,7 +545,7 @@ struct DeliveryStoreTests {
         }
     }
 
-    @Test("A request with a number that jsonb refuses does not fail the batch it came in")
+    @Test("A request with a number that jsonb rejects does not fail its batch")
     func oddRequestsAreKept() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database

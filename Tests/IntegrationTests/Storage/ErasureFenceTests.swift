@@ -37,7 +37,7 @@ struct ErasureFenceTests {
         return all.filter { $0.action == "late" }.flatMap(\.targets)
     }
 
-    @Test("Names are fenced by a keyed digest, under another master key as well once it rotated")
+    @Test("Names are fenced by a keyed digest, also under a rotated master key")
     func keyed() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -46,7 +46,7 @@ struct ErasureFenceTests {
                 "select count(*) from erased_names where digest = sha256('shop/ann'::bytea)"
             )
             #expect(plain == ["0"])
-            // As `keys rotate` does it.
+            // `keys rotate` does the same.
             let old = try StorageFixture.keyRing()
             let text = "new:\(Base64.encode(randomBytes(32)))"
             let both = try KeyRing("\(text),\(StorageFixture.keys)")
@@ -69,7 +69,7 @@ struct ErasureFenceTests {
             try await rotated.audit.append([late(["ann", "bob"])])
             #expect(try await lateTargets(database) == ["[erased]", "bob"])
             await rotated.close()
-            // A ring without the key does not pass for one.
+            // A key ring without the key is not accepted.
             let wrong = PushDatabase(
                 DatabaseConfiguration(uri: fixture.server.url),
                 keys: try KeyRing("new:\(Base64.encode(randomBytes(32)))"),
@@ -82,11 +82,11 @@ struct ErasureFenceTests {
         }
     }
 
-    @Test("A push passes the erasures' barrier before its row is there, over HTTP and from Kafka")
+    @Test("A push passes the erasure barrier before its row is written, over HTTP and from Kafka")
     func pushes() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
-            // Each row of a push notes whether its transaction holds the barrier's lock.
+            // Each row of a push records whether its transaction has the barrier's lock.
             _ = try await fixture.server.query(
                 """
                 create table passed (is_passed boolean);
@@ -113,7 +113,7 @@ struct ErasureFenceTests {
         }
     }
 
-    @Test("A plain digest of a version before is honoured")
+    @Test("A plain digest of the version before is respected")
     func plain() async throws {
         try await StorageFixture.run { fixture in
             _ = try await fixture.server.query(
@@ -127,7 +127,7 @@ struct ErasureFenceTests {
         }
     }
 
-    @Test("The erasure of a version before is refused, with nothing deleted")
+    @Test("The erasure of the version before is refused, and deletes nothing")
     func older() async throws {
         try await StorageFixture.run { fixture in
             await #expect(throws: (any Error).self) {
@@ -141,7 +141,7 @@ struct ErasureFenceTests {
         }
     }
 
-    @Test("Where the schema is newer than the program, it neither begins nor ends an erasure")
+    @Test("A program older than the schema neither begins nor ends an erasure")
     func newer() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -169,7 +169,7 @@ struct ErasureFenceTests {
         }
     }
 
-    @Test("A program without a key ring leaves an erasure that was cut short to a dispatcher")
+    @Test("A program without a key ring leaves an interrupted erasure to a dispatcher")
     func keyless() async throws {
         try await StorageFixture.run { fixture in
             _ = try await fixture.server.query(

@@ -17,7 +17,7 @@ struct ErasureTests {
     private static let app = StorageFixture.app
     private static let entry = AuditEntry(app: app, actor: "test", action: "erase", status: 200)
 
-    /// Tables that hold a text anywhere, as a dump of the database would.
+    /// Returns the tables that contain a text anywhere, as a dump of the database would.
     private func tables(holding text: String, _ fixture: StorageFixture) async throws -> [String] {
         let all = try await fixture.server.query(
             """
@@ -40,7 +40,7 @@ struct ErasureTests {
         ]
     }
 
-    @Test("Nothing in the database names an erased user or his devices, and all books balance")
+    @Test("After an erasure no table names the user or the devices, and all books balance")
     func nothingIsLeft() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -103,7 +103,7 @@ struct ErasureTests {
                     retried($0, until: .now())
                 }
             )
-            // Only of what is over the content is looked into.
+            // Only content of finished pushes is searched.
             _ = try await database.pushes.cancel(try #require(pushes["of \(identity)"]).id)
             let queued = try fixture.push("queued", ["identities": [.string(identity)]])
             var record = queued.object
@@ -191,7 +191,7 @@ struct ErasureTests {
             #expect(ledgers["owned"]?.pending == 1)
             #expect(ledgers["tokens"]?.suppressed == 1)
             #expect(ledgers["tokens"]?.pending == 1)
-            // A dispatcher that had one on its way finds that it is not its own any more.
+            // A dispatcher with a delivery in flight finds that it does not own it any more.
             let late = try await database.ledger.record(
                 session: session,
                 planned.deliveries.filter { $0.pushID == owned }.map(delivered)
@@ -201,7 +201,7 @@ struct ErasureTests {
             #expect(books.delivered == 1 && books.inDoubt == 1 && books.pending == 0)
             #expect(try await database.pushes.find(owned)?.status == .done)
 
-            // What waits is still a request, for everybody else.
+            // The waiting record is still a request, for all others.
             let kept = try await database.outbox.claim().first?.record.value ?? []
             let waiting = try PushRequest.parse(
                 try #require(try JSONValue.parse(kept).object),
@@ -231,7 +231,9 @@ struct ErasureTests {
         return ledgers
     }
 
-    @Test("A device goes alone, its user and his other devices stay, an unknown one gives zeros")
+    @Test(
+        "A device is erased alone, its user and other devices stay, and an unknown one gives zeros"
+    )
     func oneDeviceGoes() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -263,7 +265,7 @@ struct ErasureTests {
         }
     }
 
-    @Test("What services write down after an erasure does not name whom they served before it")
+    @Test("Records that services write after an erasure do not name the erased")
     func lateAudit() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -290,7 +292,7 @@ struct ErasureTests {
             let audit = try await database.audit.list(app: Self.app, since: nil, limit: 10)
             #expect(audit.map(\.action) == ["anew", "erase", "before"])
             #expect(audit[2].targets == ["[erased]", "[erased]", "user-2"])
-            // Whoever comes back under the same name is somebody else.
+            // A user who comes back under the same name is another person.
             #expect(audit[0].targets == [phone.objectID, "user-1", "user-2"])
             let days: Int64 = 15 * 86_400_000
             _ = try await database.maintenance.maintain(
@@ -300,7 +302,7 @@ struct ErasureTests {
         }
     }
 
-    @Test("An erasure that was cut short goes on at the next call, over thousands of pushes")
+    @Test("An interrupted erasure continues at the next call, over thousands of pushes")
     func erasuresResume() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -314,7 +316,7 @@ struct ErasureTests {
                 }
                 _ = try await database.intake.plan(session: session, pushes)
             }
-            // As a call leaves it that was cut short after its first step.
+            // A call that was interrupted after its first step leaves this state.
             _ = try await fixture.server.query(
                 """
                 insert into erasure_jobs (app, kind, id, names, counts) values ('shop', 'identity',
@@ -333,7 +335,7 @@ struct ErasureTests {
                 }
                 return try await group.reduce(into: []) { $0.append($1) }
             }
-            // Calls at the same time share the work, and count nothing twice.
+            // Concurrent calls share the work, and count nothing twice.
             for (name, count) in [("installations", 1), ("deliveries", 450), ("pushes", 450)] {
                 let total = receipts.reduce(0) { $0 + ($1.erased.json[name]?.integer ?? 0) }
                 #expect(total == count, "\(name)")
@@ -347,7 +349,7 @@ struct ErasureTests {
         }
     }
 
-    @Test("An erasure waits for a shard that may hold the device, and erases what it recorded")
+    @Test("An erasure waits for a shard that may have the device, and erases its records")
     func shardInFlight() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -358,7 +360,7 @@ struct ErasureTests {
             let members = try await fixture.members(of: shard, by: 20)
             let target = fixture.objectID(3)
             let server = fixture.server
-            // Holds the erasure back until it has seen the shard and deletes the installation.
+            // The lock delays the erasure until it has seen the shard and deletes the installation.
             async let held = server.query(
                 """
                 begin;
@@ -384,7 +386,7 @@ struct ErasureTests {
                 by: Self.entry
             )
             _ = try await held
-            // What remains but for the shard takes no longer than this.
+            // All other work takes no longer than this.
             for _ in 0..<50 { _ = try await database.pushes.find(push.id) }
             try await fixture.record(members, of: shard, session: session, isFinished: true)
             let receipt = try await erasure
@@ -395,7 +397,7 @@ struct ErasureTests {
         }
     }
 
-    @Test("Calls that begin at the same time erase all of it, whichever ends it")
+    @Test("Concurrent calls erase everything, whichever ends last")
     func callsAtOnce() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -425,7 +427,7 @@ struct ErasureTests {
         }
     }
 
-    @Test("Maintenance finishes an erasure that was cut short, for who wanted it, and no other")
+    @Test("Maintenance finishes an interrupted erasure for its requester, and no other one")
     func maintenanceFinishes() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -433,7 +435,7 @@ struct ErasureTests {
             for (id, age) in [("user-left", "2 minutes"), ("user-under-way", "0 seconds")] {
                 let push = try fixture.push(id, ["identities": [.string(id), "somebody"]])
                 _ = try await database.intake.plan(session: session, [push])
-                // As a call leaves it that was cut short after its first step.
+                // A call that was interrupted after its first step leaves this state.
                 _ = try await fixture.server.query(
                     """
                     insert into erasure_jobs (app, kind, id, names, counts, touched_at, wanted_by)
@@ -457,7 +459,7 @@ struct ErasureTests {
         }
     }
 
-    @Test("Who comes back while an erasure is cut short keeps what is his")
+    @Test("A user who comes back during an interrupted erasure keeps the new data")
     func whoComesBack() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -495,7 +497,7 @@ struct ErasureTests {
             #expect(String(decoding: waiting, as: UTF8.self).contains("user-back"))
             let audit = try await database.audit.list(app: Self.app, since: nil, limit: 10)
             #expect(audit.first { $0.action == "anew" }?.targets == ["user-back"])
-            // What is planned for the new device ends as any other.
+            // A push that is planned for the new device ends normally.
             let session = try await database.sessions.open(name: "replica")
             let planned = try await database.intake.plan(session: session, [push])
             #expect(planned.deliveries.map(\.device.token) == ["aa11bb22"])
@@ -503,7 +505,7 @@ struct ErasureTests {
         }
     }
 
-    @Test("A user of hundreds of devices is erased in every push, however many names that makes")
+    @Test("A user with hundreds of devices is erased in every push, for any number of names")
     func manyNames() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database

@@ -5,7 +5,7 @@ import Support
 import Testing
 
 @Suite(
-    "Why deliveries failed",
+    "Reasons of failed deliveries",
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
@@ -16,7 +16,7 @@ struct FailureCountTests {
         ended(delivery, .failed, status: status, reason: reason)
     }
 
-    @Test("Failures are counted by provider and reason with the books, each once")
+    @Test("Failures are counted once by provider and reason, with the ledger")
     func settled() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -35,7 +35,7 @@ struct FailureCountTests {
                 failed(members[2], "the payload is too large: 5001 bytes of at most 4096", nil),
             ]
             _ = try await database.ledger.record(session: session, first)
-            // Whoever did not hear that it was committed says it again.
+            // A caller that lost the reply repeats the call.
             _ = try await database.ledger.record(session: session, first)
             _ = try await database.ledger.record(
                 session: session,
@@ -105,7 +105,7 @@ struct FailureCountTests {
         }
     }
 
-    @Test("Of reasons without end a push keeps the most frequent apart, and counts every failure")
+    @Test("A push keeps the most frequent reasons apart, and counts every failure")
     func bounded() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database

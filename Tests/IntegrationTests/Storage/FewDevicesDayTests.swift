@@ -21,7 +21,7 @@ struct FewDevicesDayTests {
         return false
     }
 
-    /// As it was looked up at a moment, and delivered.
+    /// Makes a push that was looked up at this moment, and delivered.
     private func sent(
         _ push: NewPush,
         at time: Instant,
@@ -38,7 +38,7 @@ struct FewDevicesDayTests {
         )
     }
 
-    /// The partitions of a table with their first day and the one after their last.
+    /// Returns the partitions of a table with their first day and the one after their last.
     private func partitions(_ table: String, _ fixture: StorageFixture) async throws -> [String] {
         try await fixture.server.query(
             """
@@ -50,7 +50,7 @@ struct FewDevicesDayTests {
         )
     }
 
-    @Test("Looked up on both sides of a midnight that parts two partitions, an event is one push")
+    @Test("An event that is looked up on both sides of a partition's midnight is one push")
     func bothSides() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -91,7 +91,7 @@ struct FewDevicesDayTests {
         }
     }
 
-    @Test("Where the days of this machine and of Postgres differ, an event is known none the less")
+    @Test("An event is found also if this machine and Postgres differ in the date")
     func retention() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -121,7 +121,7 @@ struct FewDevicesDayTests {
     }
 
     @Test(
-        "A partition that was empty when its statements were planned is read by index when it is full"
+        "A partition that was empty when its statements were planned is read by index once full"
     )
     func growing() async throws {
         try await StorageFixture.run { fixture in
@@ -132,7 +132,7 @@ struct FewDevicesDayTests {
                     now: now.adding(milliseconds: -back * Self.day)
                 )
             }
-            // It is known to be empty.
+            // Its statistics say that it is empty.
             _ = try await fixture.server.query("vacuum analyze")
             let phone = try await fixture.install(fixture.iPhone("aa11"))
             let session = try await database.sessions.open(name: "replica")
@@ -193,7 +193,7 @@ struct FewDevicesDayTests {
     }
 
     @Test(
-        "Promise 12: weeks of events lie behind the days that are there, and go by their last day"
+        "Promise 12: weeks of events come after the existing days, and are dropped by their last day"
     )
     func weeks() async throws {
         try await StorageFixture.run { fixture in
@@ -203,7 +203,7 @@ struct FewDevicesDayTests {
             func name(_ offset: Int64) -> String {
                 "event_pushes_" + day(offset).replacing("-", with: "")
             }
-            // Of the version before: a day each, up to three ahead.
+            // The version before made a partition a day, up to three ahead.
             for offset: Int64 in -1...3 {
                 _ = try await fixture.server.query(
                     """
@@ -241,7 +241,7 @@ struct FewDevicesDayTests {
                         "\(name(20)) \(day(14)) \(day(21))",
                     ].sorted()
             )
-            // The last day of the first week is kept for a week, and then it goes.
+            // The last day of the first week is retained for a week, and then dropped.
             for (offset, isThere) in [(17, true), (18, false)] as [(Int64, Bool)] {
                 _ = try await database.maintenance.maintain(
                     now: now.adding(milliseconds: offset * Self.day)

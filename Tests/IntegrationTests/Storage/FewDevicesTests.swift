@@ -8,9 +8,9 @@ import Testing
 @testable import Storage
 @testable import StorageAdmin
 
-@Suite("Events for few devices, sent before they are written", .timeLimit(.minutes(3)))
+@Suite("Events for few devices, sent before they are stored", .timeLimit(.minutes(3)))
 struct FewDevicesTests {
-    /// Looks a push up that is new.
+    /// Looks up a new push.
     private func lookUp(
         _ push: NewPush,
         _ database: PushDatabase
@@ -38,7 +38,7 @@ struct FewDevicesTests {
         )
     }
 
-    @Test("what has all ended is one row, which says all that rows would")
+    @Test("A finished push is one row with the content of all of its rows")
     func oneRow() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -100,7 +100,7 @@ struct FewDevicesTests {
         }
     }
 
-    @Test("the same event again is known, whoever plans it, and from another day")
+    @Test("A repeated event is found, by any planner and from another day")
     func known() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -118,14 +118,14 @@ struct FewDevicesTests {
                 return
             }
             #expect(try await database.fewDevices.write(session: session, [whole]).ids.isEmpty)
-            // As rows, by a version that does not know of the table, too.
+            // It is also found as rows, by a version that does not know the table.
             let planned = try await database.intake.plan(session: session, [push])
             #expect(planned.newPushIDs.isEmpty && planned.deliveries.isEmpty)
             #expect(try await fixture.server.query("select count(*) from pushes") == ["0"])
         }
     }
 
-    @Test("two replicas that write one event at the same time make one push")
+    @Test("Two replicas that write one event at the same time make one push")
     func atTheSameTime() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -157,7 +157,7 @@ struct FewDevicesTests {
         }
     }
 
-    @Test("what is not over becomes rows: due later, or the session's")
+    @Test("Unfinished deliveries become rows: due later, or owned by the session")
     func rows() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -197,7 +197,7 @@ struct FewDevicesTests {
         }
     }
 
-    @Test("a session that is lost writes nothing")
+    @Test("A lost session writes nothing")
     func fence() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -213,7 +213,9 @@ struct FewDevicesTests {
         }
     }
 
-    @Test("one that HTTP accepted is settled where it is; cancelled on its way it stays so")
+    @Test(
+        "An HTTP push is settled in its own row, and stays cancelled if it is cancelled in flight"
+    )
     func accepted() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -254,7 +256,7 @@ struct FewDevicesTests {
         }
     }
 
-    @Test("one that HTTP accepted and that was cancelled before its record came is not sent")
+    @Test("An HTTP push that was cancelled before its record is not sent")
     func cancelledBefore() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -271,7 +273,7 @@ struct FewDevicesTests {
         }
     }
 
-    @Test("one that was cancelled on its way counts those that have their answer")
+    @Test("An HTTP push that was cancelled in flight counts the answered deliveries")
     func cancelledOnItsWay() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -296,14 +298,14 @@ struct FewDevicesTests {
             _ = try await database.fewDevices.write(session: session, [mixed])
             let ledger = try await fixture.balancedLedger(of: push.id)
             #expect(ledger.delivered == 1 && ledger.pending == 1)
-            // What is left is due at once, and says why it is not sent.
+            // The rest is due at once, with the reason why it is not sent.
             #expect(try await fixture.suppressRest() == 1)
             #expect(try await fixture.balancedLedger(of: push.id).suppressed == 1)
             #expect(try await database.pushes.find(push.id)?.status == .cancelled)
         }
     }
 
-    @Test("one that HTTP accepted is as old as its look-up, and remembers when it was accepted")
+    @Test("The age of an HTTP push counts from its look-up, and its acceptance time is kept")
     func times() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -333,7 +335,7 @@ struct FewDevicesTests {
         }
     }
 
-    @Test("a dead token is put out of use, and an identity with many devices is planned as rows")
+    @Test("A dead token is disabled, and an identity with many devices is planned as rows")
     func deadAndMany() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -366,7 +368,7 @@ struct FewDevicesTests {
         }
     }
 
-    @Test("whom a push names is found by either id and once, with why it cannot be sent to")
+    @Test("A device named by either id is found once, with the reason if it cannot be sent to")
     func audience() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -432,7 +434,7 @@ struct FewDevicesTests {
         }
     }
 
-    @Test("an erasure since the look-up keeps back what names the erased, and nothing else")
+    @Test("An erasure since the look-up stops only the pushes that name the erased")
     func fencedBatch() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -468,7 +470,7 @@ struct FewDevicesTests {
         }
     }
 
-    @Test("an erasure reaches what was written, and what is written after it")
+    @Test("An erasure covers rows that were written before and after it")
     func erasure() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -501,7 +503,7 @@ struct FewDevicesTests {
         }
     }
 
-    @Test("a client hides one, an app's go with it, and days are dropped")
+    @Test("A client can hide a push, an app's pushes go with it, and days are dropped")
     func keeping() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -521,7 +523,7 @@ struct FewDevicesTests {
             #expect(try await database.pushes.hide(app: "shop", ids: [ids[0]]) == 1)
             #expect(try await database.pushes.isHidden(ids[0]))
             #expect(try await fixture.balancedLedger(of: ids[0]).delivered == 1)
-            // Their week is kept as long as its last day.
+            // Their week is retained as long as its last day.
             let day = Instant.now().adding(milliseconds: 14 * 86_400_000)
             _ = try await database.maintenance.maintain(now: day)
             #expect(try await database.pushes.find(ids[1]) == nil)

@@ -12,7 +12,7 @@ import Testing
 struct FieldStoreTests {
     private static let app = StorageFixture.app
 
-    /// As Registration saves: by what its replica knows of the app's fields.
+    /// Saves as Registration does, by its replica's cache of the app's fields.
     @discardableResult
     private func save(
         _ fields: JSONObject,
@@ -46,14 +46,14 @@ struct FieldStoreTests {
         }.installation
     }
 
-    @Test("A class learns 1,000 fields, however many one save brings, the same everywhere")
+    @Test("A class stores the types of 1,000 fields, in any number of saves, the same everywhere")
     func bound() async throws {
         func many(_ letter: String) -> JSONObject {
             JSONObject((0..<1500).map { ("\(letter)\($0)", JSONValue.integer(1)) })
         }
         try await StorageFixture.run { fixture in
             try await fixture.another { other in
-                // Each knows the class while it is almost empty.
+                // Both caches know the class while it is almost empty.
                 for database in [fixture.database, other] {
                     try await save(["first": 1], database)
                 }
@@ -72,7 +72,7 @@ struct FieldStoreTests {
         }
     }
 
-    @Test("Of many who are the first to use a field at once, on two replicas, one decides its type")
+    @Test("One of many first users of a field on two replicas decides its type")
     func races() async throws {
         try await StorageFixture.run { fixture in
             try await fixture.another { other in
@@ -112,7 +112,7 @@ struct FieldStoreTests {
         }
     }
 
-    @Test("Once a field is known a save asks nothing more, and a failed one decides nothing")
+    @Test("A known field needs no query to save, and a failed save decides nothing")
     func knownFieldsAskNothing() async throws {
         try await StorageFixture.run { fixture in
             let stored = try await fixture.database.apps.find(Self.app)
@@ -132,7 +132,7 @@ struct FieldStoreTests {
         }
     }
 
-    @Test("A field that is dropped is learned anew, also by who knew it; it goes with its app")
+    @Test("A dropped field gets a new type, also in caches that had it, and goes with its app")
     func drops() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database

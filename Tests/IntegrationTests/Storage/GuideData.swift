@@ -5,7 +5,7 @@ import JSON
 enum GuideData {
     static func identities() -> [JSONObject] {
         (0..<500).map { index in
-            // Some at the place, some around it, most far away.
+            // Some are at the place, some around it, most far away.
             let away = index % 5 == 0 ? Double(index % 50) * 0.001 : Double(index % 80)
             return [
                 "objectId": .string("user\(index)"),
@@ -74,7 +74,7 @@ enum GuideData {
         {"owner": {"$inQuery": {"location": {"$nearSphere": \(place),
             "$maxDistanceInMiles": 1.0}}}}
         """,
-        // What its samples of code become in the clients that they are written for.
+        // The requests that its code samples become in the clients.
         #"{"channels": "Giants", "scores": true}"#,
         """
         {"user": {"$inQuery": {"className": "_User", "where": {"location": {"$nearSphere": \(place),

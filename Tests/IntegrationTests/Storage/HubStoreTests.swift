@@ -7,7 +7,7 @@ import StorageAdmin
 import Support
 import Testing
 
-/// What Azure's surface keeps beside installations and pushes.
+/// Data of Azure's surface beside installations and pushes.
 @Suite(
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
@@ -15,7 +15,7 @@ import Testing
 struct HubStoreTests {
     private let app = StorageFixture.app
 
-    @Test("An app holds 100 names of templates; those that no device holds make room later")
+    @Test("An app may have 100 template names, and unused ones make room later")
     func names() async throws {
         try await StorageFixture.run { fixture in
             let store = fixture.database.hubTemplates
@@ -37,7 +37,7 @@ struct HubStoreTests {
         }
     }
 
-    @Test("An installation whose expirationTime has come is in no audience any more")
+    @Test("An installation after its expirationTime is in no audience")
     func expiry() async throws {
         try await StorageFixture.run { fixture in
             let now = Instant.now()
@@ -64,7 +64,7 @@ struct HubStoreTests {
         }
     }
 
-    @Test("What is for template sends only shares its token, gets no other push, and dies with it")
+    @Test("An installation for template sends shares its token, gets only those, and dies with it")
     func templatesOnly() async throws {
         try await StorageFixture.run { fixture in
             let store = fixture.database.installations
@@ -88,7 +88,7 @@ struct HubStoreTests {
                     return installation
                 }
             }
-            // Who saves the token means the phone, and takes it from nobody.
+            // A save of the token updates the phone, and takes the token from no installation.
             #expect(try await fixture.install(fixture.iPhone("ab01")).objectID == phone.objectID)
             let all = try await store.query(app: app)
             #expect(all.map(\.token) == ["ab01", "ab01", "ab01"])
@@ -121,7 +121,9 @@ struct HubStoreTests {
         }
     }
 
-    @Test("The pushes of one send are accepted once, all of them, however often they come at once")
+    @Test(
+        "The pushes of one send are accepted once, all of them, however many repeats are concurrent"
+    )
     func groups() async throws {
         try await StorageFixture.run { fixture in
             func push(_ source: String) throws -> (push: NewPush, record: OutgoingRecord) {
@@ -161,7 +163,7 @@ struct HubStoreTests {
         }
     }
 
-    @Test("A repeat is known by the ids beside its own, and after ten minutes is another send")
+    @Test("A repeat is recognised by its other ids, and after ten minutes is another send")
     func repeats() async throws {
         try await StorageFixture.run { fixture in
             func accept(_ eventID: String, _ neighbours: [String]) async throws -> String {

@@ -8,7 +8,7 @@ import Support
 import Testing
 
 @Suite(
-    "What devices send, as it is kept",
+    "Storage of ingested objects",
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
@@ -105,7 +105,7 @@ struct IngestStoreTests {
                 try await Self.declare(in: database)
             }
             #expect(conflict?.description == "Weather is at version 1 meanwhile")
-            // Appended, then one that changes its type.
+            // A column is appended, then one changes its type.
             let second = try await Self.declare(
                 columns: [
                     ("_id", .text), ("dew", .double), ("wind", .bigint), ("at", .timestamptz),
@@ -156,7 +156,7 @@ struct IngestStoreTests {
         }
     }
 
-    @Test("Names that Kafka would confuse are refused, the same name of another app is not")
+    @Test("Names that Kafka would confuse are refused, and the same name of another app is not")
     func names() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -186,7 +186,7 @@ struct IngestStoreTests {
             )
             let view = try await database.ingestTypes.view(of: long, app: "c")
             #expect(view.utf8.count == 63)
-            // Of two that come at once, one wins.
+            // One of two concurrent ones wins.
             let made = await withTaskGroup(of: Bool.self) { group in
                 for name in ["Race.x", "race_x", "RACE.X", "Race_X"] {
                     group.addTask {
@@ -196,7 +196,7 @@ struct IngestStoreTests {
                 return await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
             #expect(made == 1)
-            // A quote in a property's name is a letter like others.
+            // A quote in a property's name is an ordinary character.
             let quoted = try await Self.declare(
                 "Quoted",
                 columns: [(#"a'b\"c"#, .text), ("a\u{0}b", .text), ("", .text)],
@@ -213,7 +213,7 @@ struct IngestStoreTests {
         }
     }
 
-    @Test("An id is one object: in a batch, over days, and from two at once")
+    @Test("An id is one object: in a batch, over days, and in concurrent batches")
     func once() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -254,7 +254,7 @@ struct IngestStoreTests {
                     "select count(*), count(distinct _id) from ingest_shop_weather"
                 ) == ["2002|2002"]
             )
-            // Another type, and another app, have ids of their own.
+            // Another type, and another app, have their own ids.
             let opened = try #require(
                 try await database.ingestTypes.find("PushOpened", of: Self.app)
             )
@@ -271,7 +271,7 @@ struct IngestStoreTests {
         }
     }
 
-    @Test("What Postgres refuses fails its batch as a matter of values, and keeps nothing of it")
+    @Test("A value that Postgres rejects fails its batch, of which nothing is stored")
     func refused() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -309,7 +309,7 @@ struct IngestStoreTests {
             )
             var report = try await database.ingestUpkeep.maintain(now: days(3))
             #expect(report.rowsDeleted == 1 && report.partitionsDropped > 0)
-            // Not the day that has an object in the default partition.
+            // The day with an object in the default partition is not included.
             #expect(report.partitionsCreated == 8 * 5 + 2 * 2)
             let left = "select count(*) from ingest_shop_"
             #expect(try await fixture.server.query(left + "kept") == ["3"])
@@ -331,7 +331,7 @@ struct IngestStoreTests {
         }
     }
 
-    @Test("A report counts once for each installation, by whichever of its ids")
+    @Test("A report counts once for each installation, by any of its ids")
     func receipts() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -371,7 +371,7 @@ struct IngestStoreTests {
         }
     }
 
-    @Test("A type may change, and an app go, while its objects are being stored")
+    @Test("A type may change, and an app be deleted, while its objects are being stored")
     func underWay() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -422,7 +422,7 @@ struct IngestStoreTests {
         }
     }
 
-    @Test("With an app goes all that its devices sent, and nothing of another's")
+    @Test("All objects of an app's devices are deleted with it, and those of another app stay")
     func deletion() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -471,7 +471,7 @@ struct IngestStoreTests {
         status: 200
     )
 
-    @Test("Objects about somebody are exported and erased, and what comes late is dropped")
+    @Test("Objects about a person are exported and erased, and late ones are dropped")
     func erasure() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -528,7 +528,8 @@ struct IngestStoreTests {
                     """
                 ) == ["1|9|2|2"]
             )
-            // From Kafka again, and for the first time; then somebody else of that name.
+            // They come from Kafka again, and for the first time; then from another person of that
+            // name.
             let before = Instant.now().adding(milliseconds: -60_000)
             let after = Instant.now().adding(milliseconds: 60_000)
             let late = try await database.ingestSink.store([
@@ -539,7 +540,7 @@ struct IngestStoreTests {
                 Self.object(ride, 5, #""rider":"ann""#, at: after, subjects: ["ann"]),
             ])
             #expect(late.erased == 3 && late.stored == 2)
-            // Nobody of whom nothing else is known.
+            // A subject without any other data.
             let bob = Subject(app: Self.app, .installation, "bob")
             #expect(try await !database.erasures.export(bob).isEmpty)
             let gone = try await database.erasures.erase(bob, by: Self.entry)
@@ -548,7 +549,7 @@ struct IngestStoreTests {
         }
     }
 
-    @Test("An app that is older than the schema has its views after migrating")
+    @Test("The apps from before the schema have their views after migrating")
     func migration() async throws {
         try await StorageFixture.run { fixture in
             let names = try await fixture.server.query(
@@ -585,7 +586,7 @@ struct IngestStoreTests {
                     """
                 ) == ["Started|t|2026-01-02 03:04:05+00"]
             )
-            // An app of a service that has not made them.
+            // This app is of a service that has not made them.
             _ = try await fixture.server.query(
                 """
                 insert into apps (id, id_folded, app_key_sealed, app_key_digest, master_key_sealed,

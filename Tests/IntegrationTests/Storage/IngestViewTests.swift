@@ -7,7 +7,7 @@ import Support
 import Testing
 
 @Suite(
-    "Whatever is stored can be read through its view",
+    "Every stored object can be read through its view",
     .timeLimit(.minutes(3)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
@@ -19,13 +19,13 @@ struct IngestViewTests {
             """
     }
 
-    /// Seconds and microseconds since 1970 of what the view shows; `nil` of nothing.
+    /// Returns the view's times as seconds and microseconds since 1970; `nil` for NULL.
     private static func shown(
         _ texts: [String],
         _ fixture: StorageFixture
     ) async throws -> [String?] {
         var shown: [String?] = []
-        // A statement is an argument of psql's, which has a limit.
+        // A statement is an argument of psql, whose length is limited.
         for start in stride(from: 0, to: texts.count, by: 1000) {
             let some = texts[start..<min(start + 1000, texts.count)].map(JSONValue.string)
             shown += try await fixture.server.query(
@@ -47,7 +47,7 @@ struct IngestViewTests {
         return accepted[0]
     }
 
-    /// What is accepted is shown as the time that it is.
+    /// Accepted texts and their times.
     private static let times: [(text: String, seconds: String)] = [
         ("1970-01-01T00:00:00Z", "0.000000"), ("1970-01-01t00:00:00z", "0.000000"),
         ("2016-12-31T23:59:60Z", "1483228800.000000"),
@@ -82,7 +82,7 @@ struct IngestViewTests {
         "1970-01-01T00:00:00 BC", "１970-01-01T00:00:00Z", "1970-01-01T00:00:00Zulu",
     ]
 
-    @Test("Each time that intake accepts is shown, and as the time that it is")
+    @Test("Each time that ingest accepts is shown as that time")
     func edges() async throws {
         for (text, _) in Self.times { #expect(try Self.isAccepted(text), "\(text.prefix(60))") }
         for text in Self.others { #expect(try !Self.isAccepted(text), "\(text)") }
@@ -94,7 +94,7 @@ struct IngestViewTests {
         }
     }
 
-    @Test("Of 20,000 texts that are nearly times those that intake accepts are shown")
+    @Test("Among 20,000 texts that resemble times, the view shows those that ingest accepts")
     func random() async throws {
         var random = Seeded(state: 20_161_231)
         func pick(_ texts: [String]) -> String { texts[random.next(below: texts.count)] }
@@ -124,7 +124,7 @@ struct IngestViewTests {
             for (place, text) in texts.enumerated() where accepted[place] {
                 #expect(shown[place] != nil, "\(text)")
             }
-            // What both ways can read is the same time by each.
+            // A text that both can read is the same time by each.
             let plain = zip(texts, shown).filter { text, time in
                 time != nil && !text.contains(":60") && !text.hasPrefix("0000")
             }.compactMap { text, time in Instant(iso8601: text).map { ($0, time ?? "", text) } }
@@ -136,7 +136,7 @@ struct IngestViewTests {
         }
     }
 
-    @Test("No value of JSON makes a column fail, whatever it is declared as")
+    @Test("No JSON value makes a column fail, whatever its declared type")
     func anything() async throws {
         let deep = String(repeating: "[", count: 500) + String(repeating: "]", count: 500)
         let texts = [
@@ -181,7 +181,7 @@ struct IngestViewTests {
         }
     }
 
-    @Test("A view of before shows what failed in it, once the schema is migrated")
+    @Test("A view of the version before shows the values that failed in it, after the migration")
     func migrated() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -189,7 +189,7 @@ struct IngestViewTests {
             let opened = try #require(
                 try await database.ingestTypes.find("PushOpened", of: StorageFixture.app)
             )
-            // As the version before had it: no more is needed of it than that it fails.
+            // The version before had it like this; the only requirement is that it fails.
             _ = try await fixture.server.query(
                 """
                 create or replace function carillon_timestamptz(value jsonb) returns timestamptz
@@ -219,7 +219,7 @@ struct IngestViewTests {
     }
 }
 
-/// Numbers that are the same in each run.
+/// Random numbers that are the same in each run.
 private struct Seeded {
     var state: UInt64
 

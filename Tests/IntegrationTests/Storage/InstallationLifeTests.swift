@@ -7,13 +7,13 @@ import StorageAdmin
 import Support
 import Testing
 
-/// An installation's life: valid, silent, gone, and revived by the next opening.
+/// The life of an installation: valid, silent, deleted, and revived when its app is opened.
 @Suite(
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
 struct InstallationLifeTests {
-    /// Sets when an installation was last heard of.
+    /// Sets the time of an installation's last activity.
     private func age(_ token: String, days: Int, in fixture: StorageFixture) async throws {
         _ = try await fixture.server.query(
             """
@@ -35,7 +35,7 @@ struct InstallationLifeTests {
         ).first
     }
 
-    @Test("Silent for 60 days: not valid, for a reason of its own; for 120: gone")
+    @Test("An installation is invalid as silent after 60 days, and deleted after 120")
     func silenceEnds() async throws {
         try await StorageFixture.run { fixture in
             let maintenance = fixture.database.maintenance
@@ -49,7 +49,7 @@ struct InstallationLifeTests {
             let silent = try #require(try await phone("bb", in: fixture))
             #expect(!silent.isValid && silent.invalidReason == "silent")
             #expect(try await phone("cc", in: fixture) == nil)
-            // Becoming invalid is no sign of life: the second time is counted from the first.
+            // Becoming invalid is not activity: the second time counts from the first.
             try await age("bb", days: 119, in: fixture)
             #expect(try await maintenance.ageInstallations() == SilenceReport())
             try await age("bb", days: 120, in: fixture)
@@ -57,7 +57,7 @@ struct InstallationLifeTests {
         }
     }
 
-    @Test("The next opening revives a silent installation, whatever it says; a muted one stays so")
+    @Test("Any save revives a silent installation, and a muted one stays muted")
     func openingRevives() async throws {
         try await StorageFixture.run { fixture in
             let store = fixture.database.installations
@@ -87,7 +87,7 @@ struct InstallationLifeTests {
         }
     }
 
-    @Test("Each app says for itself how long silence may last")
+    @Test("Each app sets how long an installation may be silent")
     func appsDecide() async throws {
         try await StorageFixture.run { fixture in
             try await fixture.createApp("other")
@@ -113,7 +113,7 @@ struct InstallationLifeTests {
         }
     }
 
-    @Test("Two replicas at once: each installation once, in bounded batches")
+    @Test("Two concurrent replicas process each installation once, in bounded batches")
     func replicasShare() async throws {
         try await StorageFixture.run { fixture in
             for app in ["shop", "other"] where app != StorageFixture.app {
@@ -137,7 +137,7 @@ struct InstallationLifeTests {
                     report.deleted += both.map(\.deleted).reduce(0, +)
                     report.isUnfinished = both.contains { $0 != SilenceReport() }
                 } while report.isUnfinished
-                // Some of those to be deleted were made invalid first; none was counted twice.
+                // Some of those to be deleted were invalidated first; none was counted twice.
                 #expect((1500...3000).contains(report.silenced))
                 #expect(report.deleted == 1500)
             }
@@ -148,7 +148,7 @@ struct InstallationLifeTests {
         }
     }
 
-    @Test("Promise 6: an installation that ends while its delivery is open leaves balanced books")
+    @Test("Promise 6: the books balance after an installation ends with a delivery open")
     func openDeliveriesGoOn() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -166,7 +166,7 @@ struct InstallationLifeTests {
         }
     }
 
-    @Test("A round reads what is due by index, not all that there is")
+    @Test("A round reads due rows by index, not the entire table")
     func roundsAreShort() async throws {
         try await StorageFixture.run { fixture in
             _ = try await fixture.server.query(

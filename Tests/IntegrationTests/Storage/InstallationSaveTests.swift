@@ -5,7 +5,7 @@ import Storage
 import Support
 import Testing
 
-/// One phone, one installation: whoever saves it, however often, and at the same time.
+/// One device has one installation, for any number of saves, also at the same time.
 @Suite(
     .timeLimit(.minutes(3)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
@@ -13,7 +13,7 @@ import Testing
 struct InstallationSaveTests {
     private let app = StorageFixture.app
 
-    /// As a surface does it.
+    /// Saves as a surface does.
     private func save(
         _ object: JSONObject,
         by rule: SaveRule = .leanCloud,
@@ -50,7 +50,7 @@ struct InstallationSaveTests {
         try await database.installations.query(app: app, limit: 1000)
     }
 
-    @Test("200 saves of one token from two replicas at once: one row, one object id")
+    @Test("200 concurrent saves of one token on two replicas give one row with one object id")
     func manySavesOfOneToken() async throws {
         try await StorageFixture.run { fixture in
             try await fixture.another { other in
@@ -74,7 +74,7 @@ struct InstallationSaveTests {
         }
     }
 
-    @Test("200 updates of one object from two replicas at once: none is written over")
+    @Test("200 concurrent updates of one object on two replicas are all kept")
     func updatesAddUp() async throws {
         try await StorageFixture.run { fixture in
             try await fixture.another { other in
@@ -104,7 +104,7 @@ struct InstallationSaveTests {
         }
     }
 
-    @Test("Texts that mean the same characters in other bytes are written")
+    @Test("Strings that are equivalent but have other bytes are saved as a change")
     func equivalentTextsDiffer() async throws {
         try await StorageFixture.run { fixture in
             let (composed, decomposed) = ("caf\u{e9}", "cafe\u{301}")
@@ -123,7 +123,7 @@ struct InstallationSaveTests {
         }
     }
 
-    @Test("Tokens that many devices pass round: never two rows of one, never a failure")
+    @Test("Tokens that many devices exchange are never on two rows and cause no failure")
     func tokensGoRound() async throws {
         try await StorageFixture.run { fixture in
             try await fixture.another { other in
@@ -149,7 +149,7 @@ struct InstallationSaveTests {
         }
     }
 
-    @Test("Two installations that exchange their tokens at once both succeed")
+    @Test("Two installations that exchange their tokens at the same time both succeed")
     func tokensAreExchanged() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -173,7 +173,7 @@ struct InstallationSaveTests {
                     to: second,
                     in: database
                 )
-                // Whoever comes first takes the token from the other, who is then gone.
+                // The first one takes the token from the other, which is then deleted.
                 let kept = try await [one, two].compactMap(\.self)
                 #expect(kept.count >= 1)
                 let rows = try await all(database)
@@ -216,7 +216,7 @@ struct InstallationSaveTests {
         }
     }
 
-    @Test("A save that fails fails alone, whether its own change throws or the database refuses it")
+    @Test("A failed save fails alone, whether its own change throws or the database rejects it")
     func failuresAreAlone() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -251,7 +251,7 @@ struct InstallationSaveTests {
         }
     }
 
-    @Test("What a change sets beside the body's keys is guarded like them")
+    @Test("A value that a change sets beside the body's keys follows the same rules")
     func keysThatAppear() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -260,7 +260,7 @@ struct InstallationSaveTests {
             #expect(unrouted.token == nil)
             let holder: JSONObject = ["deviceType": "android", "registrationId": "route"]
             let held = try await save(holder, in: database).installation
-            // Only now does the token lead somewhere, and the other had it.
+            // Only now does the token have a route, which the other installation had.
             let routed = try await put(["pushType": "gcm"], to: unrouted.objectID, in: database)
             #expect(routed?.token == "route")
             let rows = try await all(database)
@@ -269,7 +269,7 @@ struct InstallationSaveTests {
         }
     }
 
-    @Test("A conditional update changes nothing where its condition does not hold (305)")
+    @Test("A conditional update changes nothing if its condition is false (305)")
     func conditionsAreAsked() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -289,7 +289,7 @@ struct InstallationSaveTests {
         }
     }
 
-    @Test("A row that somebody holds delays its own save alone")
+    @Test("A locked row delays only its own save")
     func heldRowsDelayNobodyElse() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -327,7 +327,7 @@ struct InstallationSaveTests {
         }
     }
 
-    @Test("Parse: the id's object merges into the older one of its token, and 132 and 136 are told")
+    @Test("Parse: the id's object merges into the older one of its token, with errors 132 and 136")
     func parseMerges() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -363,7 +363,7 @@ struct InstallationSaveTests {
         try await StorageFixture.run { fixture in
             let database = fixture.database
             let rule = SaveRule.parse(callerInstallationID: "PHONE", isMaster: false)
-            // As an app does that saves a list of new objects: one after another, and at once.
+            // An app that saves a list of new objects does this: one after another, and at once.
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for number in 0..<30 {
                     group.addTask {
@@ -391,7 +391,7 @@ struct InstallationSaveTests {
         }
     }
 
-    @Test("Azure: a channel leaves the installation that had it, which stays, without a route")
+    @Test("Azure: a channel leaves its old installation, which stays without a route")
     func channelsMove() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -404,7 +404,7 @@ struct InstallationSaveTests {
             let rows = try await all(database)
             #expect(rows.count == 2)
             #expect(rows.filter { $0.token == "ab" }.map(\.installationID) == ["two"])
-            // A change of something else does not take it back, its own PUT does.
+            // A change of another field does not take it back, and its own PUT does.
             let tagged = try await put(
                 ["channels": ["x"]],
                 to: first.installation.objectID,
@@ -420,7 +420,7 @@ struct InstallationSaveTests {
         }
     }
 
-    @Test("A save that changes nothing that is searched for writes no index (HOT)")
+    @Test("A save that changes no indexed column writes no index (HOT)")
     func unchangedKeysAreCheap() async throws {
         try await StorageFixture.run { fixture in
             let object: JSONObject = [

@@ -19,7 +19,7 @@ struct KeyTests {
         Instant.now().adding(milliseconds: seconds * 1000)
     }
 
-    @Test("A key that was replaced is accepted until its time is over, and still names its app")
+    @Test("A replaced key is valid until its grace period ends, and still identifies its app")
     func oldKeysAreAcceptedForAWhile() async throws {
         try await StorageFixture.run { fixture in
             let apps = fixture.database.apps
@@ -39,7 +39,7 @@ struct KeyTests {
             for key in [app, "second", "third"] {
                 #expect(try await apps.find(appKeyDigest: sha256(Array(key.utf8)))?.id == app)
             }
-            // Nobody else may take one of them meanwhile, not even as his first.
+            // No other app may take one of them meanwhile, not even as its first.
             await #expect(throws: StorageError.self) {
                 try await apps.create(
                     StoredApp(
@@ -58,7 +58,7 @@ struct KeyTests {
         }
     }
 
-    @Test("A rotation that cannot be is refused, and changes nothing")
+    @Test("An invalid rotation is refused and changes nothing")
     func rotationsAreChecked() async throws {
         try await StorageFixture.run { fixture in
             let apps = fixture.database.apps
@@ -88,11 +88,11 @@ struct KeyTests {
                 )
             }
             #expect(error?.description.contains("--finish") == true)
-            // Without a grace, at once: that is for keys that leaked.
+            // Without a grace period it is immediate, for leaked keys.
             #expect(
                 try await apps.rotate(app, to: replacement(.master, "now"), oldValidUntil: nil)
             )
-            // Back to one that was in use: it is retired no longer.
+            // A key that was in use before is no longer retired.
             #expect(
                 try await apps.rotate(app, to: replacement(.master, "m0"), oldValidUntil: nil)
             )
@@ -102,7 +102,7 @@ struct KeyTests {
         }
     }
 
-    @Test("What is sealed is found wherever it is, and replaced only where it is what was read")
+    @Test("Sealed values are found in every table, and replaced only if unchanged since the read")
     func everythingSealedIsFound() async throws {
         try await StorageFixture.run { fixture in
             let (database, app) = (fixture.database, StorageFixture.app)
@@ -133,7 +133,7 @@ struct KeyTests {
         }
     }
 
-    @Test("The audit keeps what was done, bounded, and for its time")
+    @Test("The audit trail records actions, bounded, for its retention")
     func auditIsKept() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database

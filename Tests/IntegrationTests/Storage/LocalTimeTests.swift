@@ -10,12 +10,12 @@ import Testing
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
 struct LocalTimeTests {
-    /// Phones by their time zones; `""` is none.
+    /// Phones by their time zones; `""` means without one.
     private static let zones = [
         "Asia/Tokyo", "Asia/Kolkata", "America/New_York", "", "Mars/Olympus", "Etc/UTC", "UTC+3",
     ]
 
-    /// Plans a push as soon as it is released, whatever the hour.
+    /// Plans a push as soon as it is released, at any hour.
     private func released(
         _ object: JSONObject,
         _ fixture: StorageFixture,
@@ -53,7 +53,7 @@ struct LocalTimeTests {
         return object
     }
 
-    /// The rows of a push: when each phone is due, in UTC, by its token.
+    /// Returns the rows of a push: when each phone is due, in UTC, by its token.
     private func due(_ push: NewPush, _ fixture: StorageFixture) async throws -> [String: String] {
         let rows = try await fixture.server.query(
             """
@@ -70,7 +70,7 @@ struct LocalTimeTests {
         )
     }
 
-    @Test("Each device named one by one is due by its own clock; an unknown zone counts as UTC")
+    @Test("A named device is due by its own clock, and an unknown zone counts as UTC")
     func direct() async throws {
         try await StorageFixture.run { fixture in
             var names: [JSONValue] = []
@@ -95,7 +95,7 @@ struct LocalTimeTests {
             )
             let ledger = try await fixture.balancedLedger(of: push.id)
             #expect(ledger.pending == 7)
-            // It is wanted until the last devices on earth have had their hour.
+            // It stays valid until the last time zone on earth has had the hour.
             let record = try #require(try await fixture.database.pushes.find(push.id))
             #expect(record.expiresAt?.iso8601 == "2027-01-15T22:00:00.000Z")
             let owned = try await fixture.server.query(
@@ -106,7 +106,7 @@ struct LocalTimeTests {
     }
 
     @Test(
-        "Where the clocks change, a time skipped is an hour later, one that comes twice the second",
+        "A skipped time is an hour later, and a repeated time is the second one",
         arguments: [
             ("2027-03-14T02:30:00", "2027-03-14 07:30 -"),
             ("2027-03-14T01:59:00", "2027-03-14 06:59 -"),
@@ -127,7 +127,7 @@ struct LocalTimeTests {
         }
     }
 
-    @Test("Tokens have no zone: they are due when UTC is")
+    @Test("Tokens have no zone, and are due by UTC")
     func tokens() async throws {
         try await StorageFixture.run { fixture in
             let push = try await released(
@@ -141,7 +141,7 @@ struct LocalTimeTests {
         }
     }
 
-    @Test("A broadcast has shards by time, each with the devices whose clocks show it, all once")
+    @Test("A broadcast has shards by time, each device once, when its clock shows the time")
     func shards() async throws {
         try await StorageFixture.run { fixture in
             for (number, zone) in Self.zones.enumerated() {
@@ -186,7 +186,7 @@ struct LocalTimeTests {
         }
     }
 
-    @Test("Who travels from one zone to another meanwhile is sent to once, and counted once")
+    @Test("A device that changes its zone meanwhile gets the push once and is counted once")
     func travels() async throws {
         try await StorageFixture.run { fixture in
             try await fixture.install(phone(0, zone: "Asia/Tokyo"))
@@ -207,8 +207,8 @@ struct LocalTimeTests {
             #expect(members.map(\.count) == [1, 1])
             let tokyo = try #require(members.firstIndex { $0.first?.device.token == "ab00" })
             let newYork = 1 - tokyo
-            // It was sent to in Tokyo, and lands in New York, whose page is read just before or
-            // just after that is written down.
+            // It got the push in Tokyo, and arrives in New York, whose page is read just before or
+            // just after that is recorded.
             _ = try await fixture.server.query(
                 "update installations set time_zone = 'America/New_York'"
             )
@@ -224,7 +224,7 @@ struct LocalTimeTests {
         }
     }
 
-    @Test("A row's age begins when its device is first due, and moves with no give-back")
+    @Test("A row's age begins when its device is first due, and a release does not change it")
     func rowsAge() async throws {
         try await StorageFixture.run { fixture in
             var names: [JSONValue] = []
@@ -264,7 +264,7 @@ struct LocalTimeTests {
     }
 
     @Test(
-        "A shard's age begins when its devices are first due, and moves with no give-back",
+        "A shard's age begins when its devices are first due, and a release does not change it",
         arguments: [["channels": ["all"]], ["where": ["deviceType": "ios"]]] as [JSONObject]
     )
     func shardsAge(audience: JSONObject) async throws {
@@ -288,7 +288,7 @@ struct LocalTimeTests {
         }
     }
 
-    @Test("A shard that an older version cut is as old as its devices, and stays so")
+    @Test("A shard of an older version is as old as its devices, and stays so")
     func olderShardsAge() async throws {
         try await StorageFixture.run { fixture in
             try await fixture.install(phone(0, zone: "America/New_York"))
@@ -296,7 +296,7 @@ struct LocalTimeTests {
                 ["channels": ["all"], "push_time": "2034-01-15T09:00:00"],
                 fixture
             )
-            // That wrote down when it cut it, and nothing else.
+            // That version recorded only when it made the shard.
             _ = try await fixture.server.query(
                 """
                 update shards set created_at = '2024-01-15T00:00:00Z',

@@ -7,7 +7,7 @@ import Support
 import Testing
 
 @Suite(
-    "Logins, as they are kept",
+    "Storage of logins",
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
@@ -41,7 +41,7 @@ struct LoginStoreTests {
         }
     }
 
-    @Test("A login is what was set, and another of the same issuer and audience takes its place")
+    @Test("A login is stored as set, and another of the same issuer and audience replaces it")
     func replaced() async throws {
         try await StorageFixture.run { fixture in
             let logins = fixture.database.logins
@@ -80,7 +80,7 @@ struct LoginStoreTests {
         }
     }
 
-    @Test("An issuer and audience are one app's, which a token of them finds")
+    @Test("An issuer and audience belong to one app, which is found by a token with both")
     func ofOneApp() async throws {
         try await StorageFixture.run { fixture in
             let logins = fixture.database.logins
@@ -113,7 +113,7 @@ struct LoginStoreTests {
         }
     }
 
-    @Test("From the second login on a prefix is needed, and none begins another")
+    @Test("A prefix is required from the second login on, and no prefix begins another")
     func prefixes() async throws {
         try await StorageFixture.run { fixture in
             let logins = fixture.database.logins
@@ -139,7 +139,7 @@ struct LoginStoreTests {
         }
     }
 
-    @Test("Of many who set a login without a prefix at once, one does")
+    @Test("One of many concurrent logins without a prefix is stored")
     func atOnce() async throws {
         try await StorageFixture.run { fixture in
             let done = await withTaskGroup(of: Bool.self) { group in
@@ -155,7 +155,7 @@ struct LoginStoreTests {
         }
     }
 
-    @Test("No app has more logins than its bound")
+    @Test("An app has a bounded number of logins")
     func bounded() async throws {
         try await StorageFixture.run { fixture in
             let logins = fixture.database.logins
@@ -170,7 +170,7 @@ struct LoginStoreTests {
         }
     }
 
-    @Test("Of all who would ask an issuer one does, once a minute")
+    @Test("One of many callers may fetch from an issuer, once a minute")
     func claimed() async throws {
         try await StorageFixture.run { fixture in
             let jwks = fixture.database.jwks
@@ -189,7 +189,7 @@ struct LoginStoreTests {
             stored = try #require(try await jwks.find(Self.url))
             #expect(!stored.isBeingAsked && stored.keys == nil)
             #expect(try await !jwks.claim(Self.url), "a minute has not passed")
-            // Asked in the time to come, by a clock that was set back since, is no reason to wait.
+            // A time in the future, by a clock that was set back since, is not a reason to wait.
             for asked in ["now() - interval '61 seconds'", "now() + interval '1 hour'"] {
                 _ = try await fixture.server.query("UPDATE jwks SET asked_at = \(asked)")
                 #expect(try await jwks.claim(Self.url), "\(asked)")
@@ -198,7 +198,7 @@ struct LoginStoreTests {
         }
     }
 
-    @Test("Keys are kept with their ages, and told from those before")
+    @Test("Keys are stored with their ages, and differ from earlier ones")
     func kept() async throws {
         try await StorageFixture.run { fixture in
             let jwks = fixture.database.jwks
@@ -224,7 +224,7 @@ struct LoginStoreTests {
             )
             let old = try #require(try await jwks.find(Self.url))
             #expect(old.age > .seconds(172_700) && old.freshFor < .seconds(-169_000))
-            // No time of a row makes a span that traps.
+            // No time of a row gives a duration that traps.
             _ = try await fixture.server.query(
                 "UPDATE jwks SET fetched_at = '0001-01-01', fresh_until = '9999-12-31'"
             )
@@ -233,7 +233,7 @@ struct LoginStoreTests {
         }
     }
 
-    @Test("What is due is asked for before it is stale; keys of no login's go")
+    @Test("Keys are due before they are stale, and keys without a login are deleted")
     func due() async throws {
         try await StorageFixture.run { fixture in
             let (logins, jwks) = (fixture.database.logins, fixture.database.jwks)

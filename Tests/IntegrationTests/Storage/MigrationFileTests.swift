@@ -3,8 +3,8 @@ import Testing
 
 @testable import Storage
 
-/// The migrations' files: their form, and that the build has all of them.
-@Suite("Migrations in files", .timeLimit(.minutes(1)))
+/// The form of the migration files, and that the build contains all of them.
+@Suite("Migration files", .timeLimit(.minutes(1)))
 struct MigrationFileTests {
     private static let folder = URL(filePath: #filePath)
         .deletingLastPathComponent()
@@ -32,7 +32,7 @@ struct MigrationFileTests {
         try MigrationFile("0001_a", Array((header + body).utf8)).migration().statements
     }
 
-    @Test("The header says the version that may use the schema, and whether the file is whole")
+    @Test("The header has the version that may use the schema, and whether the file is complete")
     func headers() throws {
         let text = "-- oldest usable: 7\n-- whole\n--\n-- Reasons,\n-- two lines.\n\nSELECT 1;\n"
         let migration = try MigrationFile("0036_shards_lane", Array(text.utf8)).migration()
@@ -69,7 +69,7 @@ struct MigrationFileTests {
     }
 
     @Test(
-        "A file that is not of that form is refused, with its line",
+        "A file in another form is refused with its line",
         arguments: [
             ("0001_a", "", 1), ("0001_a", "\nSELECT 1;", 1),
             ("0001_a", "-- oldest usable: x\n--\n-- R\n\nA;\n", 1),
@@ -97,7 +97,7 @@ struct MigrationFileTests {
         #expect(error?.description.hasPrefix("\(name).sql:\(line): ") == true)
     }
 
-    @Test("Versions have no gap, none comes twice", arguments: [[2], [1, 3], [1, 1], [2, 1]])
+    @Test("Versions have no gap and no duplicate", arguments: [[2], [1, 3], [1, 1], [2, 1]])
     func versions(_ versions: [Int]) {
         let text = Array((Self.header + "A;\n").utf8)
         #expect(throws: MigrationFile.Fault.self) {

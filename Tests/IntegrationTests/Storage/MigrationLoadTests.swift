@@ -6,13 +6,13 @@ import Testing
 
 @testable import Storage
 
-/// What a migration does to services of the version before, which work on.
+/// The effect of a migration on services of the version before, which keep running.
 @Suite(
     .timeLimit(.minutes(4)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
 struct MigrationLoadTests {
-    /// A schema that is in use: what comes after it locks all tables that are written to.
+    /// A schema in use: the next migrations lock all tables that are written to.
     private static let before = 20
 
     private static let setting = """
@@ -32,7 +32,8 @@ struct MigrationLoadTests {
         }
     }
 
-    /// A single's transaction, in the dispatchers' order: the event, the push, its delivery, the badge.
+    /// Runs the transaction of a single push, in the dispatchers' order: the event, the push, its
+    /// delivery, the badge.
     private static func single(_ number: Int, _ transaction: PostgresTransaction) async throws {
         for sql in [
             """
@@ -52,7 +53,7 @@ struct MigrationLoadTests {
         }
     }
 
-    @Test("Promise 11: migrating while singles, badges and saves are written fails none of them")
+    @Test("Promise 11: a migration fails no push, badge or save that is written meanwhile")
     func underLoad() async throws {
         for _ in 0..<3 {
             try await Self.run { fixture in
@@ -95,7 +96,7 @@ struct MigrationLoadTests {
         }
     }
 
-    @Test("Promise 11: a migration whose table is not free lets saves go first, again and again")
+    @Test("Promise 11: a migration whose table is locked lets saves go first, repeatedly")
     func givesWay() async throws {
         try await Self.run { fixture in
             let pool = fixture.database.database.pool
@@ -120,7 +121,7 @@ struct MigrationLoadTests {
             var saves = 0
             while waits < 3 {
                 let number = 1 + saves
-                // Of a migration that waits for seconds each of these would be behind it.
+                // Each of these would wait for a migration that holds the lock queue for seconds.
                 try await pool.transaction { transaction in
                     _ = try await transaction.execute("set local lock_timeout = '1s'")
                     try await Self.single(number, transaction)
@@ -142,7 +143,7 @@ struct MigrationLoadTests {
         }
     }
 
-    /// All that there is in a schema, as text; names that Postgres chose are left out.
+    /// The entire schema as text; names that Postgres chose are left out.
     private static let shape = """
         select 'column ' || table_name || ' ' || column_name || ' ' || data_type || ' ' || is_nullable
             || ' ' || coalesce(column_default, '') || ' ' || is_generated
@@ -159,7 +160,7 @@ struct MigrationLoadTests {
         """
 
     @Test(
-        "Promise 11: a migration that is ended anywhere is completed by the next, and is the same"
+        "Promise 11: an interrupted migration is completed by the next, with the same result"
     )
     func endedAnywhere() async throws {
         var whole: [String] = []
@@ -205,7 +206,7 @@ struct MigrationLoadTests {
         }
     }
 
-    @Test("Indexes of large tables are built beside all writes, of partitioned ones too")
+    @Test("Indexes of large tables are built without blocking writes, also for partitioned ones")
     func largeTables() async throws {
         try await Self.run { fixture in
             _ = try await fixture.server.query(
@@ -249,14 +250,14 @@ struct MigrationLoadTests {
 
     private let before21 = Self.before + 1
 
-    @Test("Every statement of a migration is one that holds others up for a moment at most")
+    @Test("Every statement of a migration blocks others for a moment at most")
     func statements() {
-        // Of tables that are small, or from before the rule: a generated column writes a table anew.
+        // The tables are small, or older than the rule: a generated column rewrites a table.
         let exceptions: [Int: Set<String>] = [
             8: ["ALTER TABLE pushes ADD COLUMN is_planning"],
             12: ["ALTER TABLE installations ADD COLUMN seen_on"],
             16: ["UPDATE credentials c"],
-            // ErasureStore that are under way.
+            // Erasures in progress.
             31: ["WITH begun AS (DELETE FROM erasures"],
         ]
         for migration in Migration.all {
@@ -276,7 +277,7 @@ struct MigrationLoadTests {
     }
 
     @Test(
-        "What reads or writes every row of a table is told from what changes the catalogue alone",
+        "A statement that reads or writes every row is distinguished from a change of the catalogue",
         arguments: [
             ("ALTER TABLE pushes ADD COLUMN a text NOT NULL DEFAULT ''", .brief),
             ("ALTER TABLE pushes ADD COLUMN a int GENERATED ALWAYS AS (1) STORED", .wholeTable),

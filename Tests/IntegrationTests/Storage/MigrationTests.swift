@@ -59,7 +59,7 @@ struct MigrationTests {
     }
 
     @Test(
-        "Promise 11: a service that finds the schema missing waits, says so, and goes on after it"
+        "Promise 11: a service without a schema waits, reports it, and continues once it exists"
     )
     func waitsForTheSchema() async throws {
         try await StorageFixture.run(migrated: false) { fixture in

@@ -8,7 +8,7 @@ import Testing
 @testable import Storage
 
 @Suite(
-    "A where on one device takes the fast path, and means what it says",
+    "A where on one device takes the fast path with the same result",
     .timeLimit(.minutes(3)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
@@ -31,7 +31,7 @@ struct NamedConditionTests {
         return deliveries.map(\.target).sorted()
     }
 
-    /// Those that the condition's planner would choose.
+    /// Returns the devices that the condition's planner would choose.
     private func planned(
         _ condition: JSONValue,
         _ fixture: StorageFixture
@@ -55,7 +55,7 @@ struct NamedConditionTests {
         )
     }
 
-    @Test("A field is looked for by its index, also where the planner expects an empty table")
+    @Test("A field is looked up by its index, also if the planner expects an empty table")
     func byIndex() async throws {
         try await StorageFixture.run { fixture in
             let push = try fixture.push("e", ["where": ["owner": pointer("u1")]])
@@ -68,7 +68,7 @@ struct NamedConditionTests {
         }
     }
 
-    @Test("Exactly the devices that the condition selects: by id, token and user")
+    @Test("The fast path finds exactly the condition's devices by id, token and user")
     func same() async throws {
         try await StorageFixture.run { fixture in
             try await fixture.createApp("other")
@@ -76,7 +76,7 @@ struct NamedConditionTests {
             for (token, more) in [
                 ("aa01", ["installationId": "i-1", "owner": pointer("u1")]),
                 ("aa02", ["installationId": "i-2", "user": pointer("u1")]),
-                // Another identity than its owner.
+                // Its identity is not its owner.
                 ("aa03", ["owner": pointer("u1"), "identity": "somebody"]),
                 ("aa04", ["owner": [pointer("u2"), pointer("u1")]]),
                 ("aa05", [:]),
@@ -88,7 +88,7 @@ struct NamedConditionTests {
             var elsewhere = fixture.iPhone("aa01")
             elsewhere["owner"] = pointer("u1")
             _ = try await fixture.install(elsewhere, app: "other")
-            // One whose installation id is another's object id: a condition tells them apart.
+            // Its installation id is another's object id: a condition distinguishes them.
             var odd = fixture.iPhone("aa06")
             odd["installationId"] = .string(phones[0].objectID)
             phones.append(try await fixture.install(odd))
@@ -110,7 +110,9 @@ struct NamedConditionTests {
         }
     }
 
-    @Test("Rule 16: one that is invalid or has no token is left out, where a name is suppressed")
+    @Test(
+        "Rule 16: an invalid device, or one without a token, is omitted, while a named one is suppressed"
+    )
     func invalid() async throws {
         try await StorageFixture.run { fixture in
             let phone = try await fixture.install(fixture.iPhone("aa01"))
@@ -149,7 +151,7 @@ struct NamedConditionTests {
         }
     }
 
-    @Test("A user with more than few devices goes the rows' way, with all of them")
+    @Test("A user with more than few devices is planned as rows for all of them")
     func many() async throws {
         try await StorageFixture.run { fixture in
             for number in 0...NewPush.fewDevices {
@@ -163,7 +165,7 @@ struct NamedConditionTests {
         }
     }
 
-    @Test("What narrows, widens or pages a condition stays with the planner")
+    @Test("A condition that is narrowed, widened or paged stays with the planner")
     func others() async throws {
         try await StorageFixture.run { fixture in
             let ids = (0...NewPush.fewDevices).map { JSONValue.string("i\($0)") }

@@ -17,7 +17,7 @@ struct NamedShardTests {
     }
 
     @Test(
-        "are a shard of the direct lane, whole; one device more than rows are planned for is enough"
+        "A push that names one device more than rows allow is a single shard of the direct lane"
     )
     func shard() async throws {
         try await StorageFixture.run { fixture in
@@ -45,7 +45,7 @@ struct NamedShardTests {
         }
     }
 
-    @Test("are a shard from 33 devices on if they prefer it, as their app has many in flight")
+    @Test("A push that prefers it, as its app has many in flight, is a shard from 33 devices on")
     func preferred() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -75,7 +75,7 @@ struct NamedShardTests {
     }
 
     @Test(
-        "tell each device that cannot be sent to when its turn comes, with the reason, and no stranger"
+        "A shard reports each unreachable device with its reason in turn, and no unknown device"
     )
     func unreachable() async throws {
         try await StorageFixture.run { fixture in
@@ -99,7 +99,7 @@ struct NamedShardTests {
             let planned = try await database.intake.plan(session: session, [push])
             #expect(planned.members == 300 && planned.deliveries.isEmpty)
             #expect(try await fixture.balancedLedger(of: push.id).pending == 300)
-            // Two that were there when it was planned: one's token dies, one is deleted.
+            // Two existed at planning: the token of one dies, and one is deleted.
             _ = try await fixture.server.query(
                 """
                 update installations set valid = false, invalid_reason = 'UNREGISTERED'
@@ -118,7 +118,7 @@ struct NamedShardTests {
     }
 
     @Test(
-        "none of whom can be sent to are suppressed one by one, and those of nobody are done at once"
+        "A push whose devices are all unreachable suppresses each, and one without any ends at once"
     )
     func nobody() async throws {
         try await StorageFixture.run { fixture in
@@ -147,7 +147,7 @@ struct NamedShardTests {
         }
     }
 
-    @Test("and wait for their time, are a shard when it comes; by time zone they are rows")
+    @Test("A scheduled push becomes a shard when it is due, and rows if it is by time zone")
     func scheduled() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -169,7 +169,7 @@ struct NamedShardTests {
         }
     }
 
-    @Test("of one app hold only so many places, so that others find some")
+    @Test("The pushes of one app have only so many places, so that others get some")
     func places() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database

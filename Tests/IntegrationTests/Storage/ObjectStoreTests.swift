@@ -20,7 +20,7 @@ struct ObjectStoreTests {
         )
     }
 
-    @Test("What a value will come to where it is kept is known before")
+    @Test("The stored size of a value is estimated before it is stored")
     func keptBytes() async throws {
         try await StorageFixture.run { fixture in
             func length(_ value: JSONValue) async throws -> Int {
@@ -37,20 +37,20 @@ struct ObjectStoreTests {
             for text in texts {
                 let value = try JSONValue.parse(text)
                 let kept = try await length(value)
-                // -0 loses its sign, and a zero before the point may be counted for nothing.
+                // -0 loses its sign, and a zero before the point may not count.
                 #expect(kept <= value.keptByteCount, "\(text)")
                 #expect(value.keptByteCount <= kept + 5, "\(text)")
             }
             let list = #"[1e308,1.5,{"x":5e-324,"y":"1e308"},null,true,7]"#
             let object = try JSONValue.parse(#"{"list":\#(list),"text":"e\"e"}"#)
             let kept = try await length(object)
-            // Its blanks behind commas and colons.
+            // It has blanks after commas and colons.
             #expect((kept - 12...kept).contains(object.keptByteCount))
             #expect(try JSONValue.parse("1e999999999999999999999").keptByteCount > 1_000_000)
         }
     }
 
-    @Test("Of twenty who take one name at the same time one gets it, whoever creates or changes")
+    @Test("One of twenty concurrent creations and changes gets a name")
     func uniqueNames() async throws {
         try await StorageFixture.run { fixture in
             let store = fixture.database.identities
@@ -92,7 +92,7 @@ struct ObjectStoreTests {
         }
     }
 
-    @Test("Changes of one identity at the same time are all kept")
+    @Test("Concurrent changes of one identity are all kept")
     func increments() async throws {
         try await StorageFixture.run { fixture in
             let store = fixture.database.identities
@@ -113,7 +113,7 @@ struct ObjectStoreTests {
         }
     }
 
-    @Test("A page of identities is the same whether few match or many, and whatever the order")
+    @Test("A page of identities is the same whether few match or many, and in any order")
     func identityPages() async throws {
         try await StorageFixture.run { fixture in
             _ = try await fixture.server.query(
@@ -146,7 +146,7 @@ struct ObjectStoreTests {
         }
     }
 
-    @Test("Of objects named by their ids as many are read at once as may be held, in that order")
+    @Test("Objects are read by their ids in order, as many at once as fit into memory")
     func parts() async throws {
         try await StorageFixture.run { fixture in
             let app = StorageFixture.app
@@ -187,7 +187,7 @@ struct ObjectStoreTests {
         }
     }
 
-    @Test("As many pushes wait for their time as may, also when they come all at once")
+    @Test("The number of scheduled pushes is bounded, also for concurrent ones")
     func waitingPushes() async throws {
         try await StorageFixture.run { fixture in
             let pushes = fixture.database.pushes
@@ -213,7 +213,7 @@ struct ObjectStoreTests {
             #expect(kept == 10)
             let waiting = try await pushes.scheduled(app: StorageFixture.app)
             #expect(waiting.count == 10)
-            // One that goes out at once has nothing to do with it.
+            // An immediate push is not affected.
             _ = try await pushes.accept(
                 try fixture.push("now", [:]),
                 record: OutgoingRecord(topic: "t", key: nil, value: [1]),
@@ -223,7 +223,7 @@ struct ObjectStoreTests {
     }
 
     @Test(
-        "A request id that was refused is not taken, and one of more than five minutes ago is free"
+        "A refused request id is not used up, and one of more than five minutes ago is free"
     )
     func requestKeys() async throws {
         try await StorageFixture.run { fixture in

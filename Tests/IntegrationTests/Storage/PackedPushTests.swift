@@ -82,7 +82,7 @@ struct PackedPushTests {
         try await fixture.server.query(sql)
     }
 
-    @Test("It is read, counted and listed as rows are")
+    @Test("A packed push is read, counted and listed as rows are")
     func read() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -106,7 +106,7 @@ struct PackedPushTests {
         }
     }
 
-    @Test("An export shows it, an erasure leaves nothing of the phone in it, and its books balance")
+    @Test("An export shows the phone, an erasure removes it, and the books balance")
     func erasure() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -140,7 +140,9 @@ struct PackedPushTests {
         }
     }
 
-    @Test("A client hides it, its deliveries go with the days of others, and it goes with its app")
+    @Test(
+        "A client can hide it, its deliveries expire with those of other days, and it goes with its app"
+    )
     func keeping() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database

@@ -4,8 +4,8 @@ import Testing
 @testable import IngestStorage
 @testable import StorageAdmin
 
-/// `Personal` lists all that is personal: no table of the schema is forgotten.
-@Suite("The list of what is personal", .timeLimit(.minutes(1)))
+/// `Personal` lists all personal data: no table of the schema is forgotten.
+@Suite("The list of personal data", .timeLimit(.minutes(1)))
 struct PersonalTests {
     private static let file = URL(filePath: #filePath)
         .deletingLastPathComponent()
@@ -15,14 +15,14 @@ struct PersonalTests {
         Personal.first + Personal.secure + Personal.reports
         + Personal.rewritten
 
-    /// Columns that may hold what a person or a device is known by, or that are an app's.
+    /// Columns that may contain the name of a person or device, or belong to an app.
     private static let columns: Set<String> = [
         "app", "identity", "identities", "installation", "installations", "installation_id",
         "object_id", "device", "device_id", "target", "targets", "who", "token", "tokens", "writer",
         "modified_by", "members", "names", "payload", "dataset", "fields",
     ]
 
-    /// Tables with such a column that no erasure looks at.
+    /// Tables with such a column that no erasure reads.
     private static let exceptions: [(reason: String, tables: Set<String>)] = [
         (
             "the app's own, set by its operator; names no user or device",
@@ -38,7 +38,8 @@ struct PersonalTests {
         ("jobs of versions before 31; nothing is added to it", ["erasures"]),
     ]
 
-    /// The columns of each table; those of a foreign key show as the table that it refers to.
+    /// Returns the columns of each table; those of a foreign key show as the table that it refers
+    /// to.
     private static func tables() throws -> [String: Set<String>] {
         var tables: [String: Set<String>] = [:]
         var table = ""
@@ -68,7 +69,7 @@ struct PersonalTests {
             let isAsked = !own.isDisjoint(with: columns)
             let isKnown = listed.contains(table) || exceptions.contains(table)
             #expect(isAsked ? isKnown : true, "\(table) may name a subject")
-            // Its records hold names inside.
+            // Its records have names inside.
             let isHidden = table == "outbox"
             #expect(exceptions.contains(table) ? isAsked : true, "\(table) is no exception")
             #expect(listed.contains(table) ? isAsked || isHidden : true, "\(table) has no name")
@@ -77,21 +78,21 @@ struct PersonalTests {
         #expect(listed.isDisjoint(with: exceptions))
     }
 
-    @Test("Receipts have a number of all that is in the list, and of nothing else")
+    @Test("Receipts have a number for everything in the list, and for nothing else")
     func counts() {
         let objects = Personal.ingestObjects(IngestTable(number: 1), by: ["userId"])
         let counted = Set((Self.listed + [objects]).compactMap(\.count))
-        // Of the deliveries, those that were pending.
+        // Of the deliveries, these were pending.
         #expect(counted.union(["endedDeliveries"]) == Set(ErasureCounts.names))
         #expect(ErasureCounts.names.count == Set(ErasureCounts.names).count)
     }
 
-    @Test("An export shows what an erasure takes away")
+    @Test("An export shows the data that an erasure deletes")
     func exports() {
         let objects = Personal.ingestObjects(IngestTable(number: 1), by: ["userId"])
         let counted = Set((Self.listed + [objects]).compactMap(\.count))
         let shown = Set(SubjectExport.List.allCases.map(\.rawValue))
-        // Inside of `syncDatasets` and `syncDevices`; without content of its own.
+        // These are inside of `syncDatasets` and `syncDevices`, without content of their own.
         let inside: Set = ["syncRecords", "syncSubscriptions", "eventKeys", "shards"]
         #expect(counted.subtracting(shown) == inside.union(["outboxRecords"]))
         #expect(shown.subtracting(counted) == [])

@@ -6,12 +6,12 @@ import Testing
 @testable import PushStorage
 
 @Suite(
-    "The age of the oldest push that is not planned is known",
+    "The age of the oldest unplanned push is known",
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
 struct PlanningAgeTests {
-    @Test("The oldest push in planning counts, of all apps; one that waits for its time does not")
+    @Test("The oldest push in planning counts, of all apps, but a scheduled one does not")
     func oldest() async throws {
         try await StorageFixture.run { fixture in
             try await fixture.createApp("other")

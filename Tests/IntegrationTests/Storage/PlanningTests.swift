@@ -5,12 +5,12 @@ import Support
 import Testing
 
 @Suite(
-    "Planning one page at a time",
+    "Planning page by page",
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
 struct PlanningTests {
-    /// Phones of one identity.
+    /// Makes phones of one identity.
     private func crowd(
         _ count: Int,
         named name: String,
@@ -27,7 +27,7 @@ struct PlanningTests {
         )
     }
 
-    /// Plans what is in planning; answers how many pages that took.
+    /// Plans every push in planning, and returns the number of pages.
     private func planAll(_ session: Int, _ fixture: StorageFixture) async throws -> Int {
         var pages = 0
         while let push = try await fixture.database.planning.claim(session: session) {
@@ -43,7 +43,7 @@ struct PlanningTests {
     }
 
     @Test(
-        "An identity with many devices becomes shards, page by page; one with few is sent at once"
+        "An identity with many devices becomes shards in pages, and one with few is sent at once"
     )
     func crowd() async throws {
         try await StorageFixture.run { fixture in
@@ -59,12 +59,12 @@ struct PlanningTests {
             #expect(planned.deferredPushIDs.isEmpty)
             #expect(planned.deliveries.map(\.pushID) == [few.id, few.id, few.id])
             #expect(try await fixture.balancedLedger(of: few.id).pending == 3)
-            // Its shards are a broadcast's: they leave room for those who are named one by one.
+            // Its shards are a broadcast's: they leave capacity for named devices.
             #expect(try await fixture.database.pushes.find(crowd.id)?.lane == 1)
             #expect(try await planAll(session, fixture) == 2)
             #expect(try await fixture.balancedLedger(of: crowd.id).pending == 3500)
             #expect(try await fixture.rowCount(of: crowd.id) == 0)
-            // Who changes hands meanwhile is told none the less: the audience is fixed.
+            // A device that changes its identity meanwhile still gets it: the audience is fixed.
             _ = try await fixture.server.query(
                 "update installations set identity = 'other' where identity = 'crowd'"
             )
@@ -104,7 +104,7 @@ struct PlanningTests {
     }
 
     @Test(
-        "Pushes with many devices behind them are planned in several transactions, none too large"
+        "Pushes with many devices are planned in several transactions of bounded size"
     )
     func deferred() async throws {
         try await StorageFixture.run { fixture in
@@ -124,7 +124,7 @@ struct PlanningTests {
         }
     }
 
-    @Test("What takes too long at once is planned page by page, whatever it names")
+    @Test("A push that takes too long at once is planned page by page, whatever it names")
     func inPages() async throws {
         try await StorageFixture.run { fixture in
             try await crowd(5, named: "few", fixture)
@@ -183,7 +183,7 @@ struct PlanningTests {
         }
     }
 
-    @Test("A push that is left alone keeps no other from its release")
+    @Test("An abandoned push does not keep others from their release")
     func resting() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database

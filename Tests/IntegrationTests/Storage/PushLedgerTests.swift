@@ -6,12 +6,12 @@ import Support
 import Testing
 
 @Suite(
-    "What the ledger writes in one transaction",
+    "Entries of the ledger in one transaction",
     .timeLimit(.minutes(3)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
 struct PushLedgerTests {
-    /// A checkpoint of the first members of a shard.
+    /// Makes a checkpoint of the first members of a shard.
     private func entry(
         _ shard: ClaimedShard,
         _ fixture: StorageFixture,
@@ -30,7 +30,7 @@ struct PushLedgerTests {
     }
 
     @Test(
-        "Checkpoints of several shards and pushes: each its own cursor, each push its figures once"
+        "Checkpoints of several shards and pushes each move their cursor and count once"
     )
     func shards() async throws {
         try await StorageFixture.run { fixture in
@@ -58,12 +58,12 @@ struct PushLedgerTests {
             #expect(ledger.targeted == 30 && ledger.delivered == 12 && ledger.pending == 18)
             ledger = try await fixture.balancedLedger(of: second.id)
             #expect(ledger.targeted == 30 && ledger.delivered == 27 && ledger.pending == 3)
-            // The reply was lost: all of it is made again, and counted once (rule 62).
+            // The reply was lost: all of it is repeated, and counted once (rule 62).
             _ = try await database.ledger.write(entries, session: session)
             #expect(try await fixture.balancedLedger(of: first.id).delivered == 12)
             #expect(try await fixture.balancedLedger(of: second.id).delivered == 27)
 
-            // Of one that was cancelled only its shards are told.
+            // Of a cancelled push only the shards are reported.
             _ = try await database.pushes.cancel(first.id)
             let mine = shards.filter { $0.pushID == first.id }
             let told = try await database.ledger.write(
@@ -76,7 +76,7 @@ struct PushLedgerTests {
         }
     }
 
-    @Test("One shard that is another's: nothing is written of any (rule 61)")
+    @Test("If another session owns one shard, nothing is written for any (rule 61)")
     func anothers() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -99,7 +99,9 @@ struct PushLedgerTests {
         }
     }
 
-    @Test("Rows that ended and rows that go back: one transaction, a result each (rules 60, 66)")
+    @Test(
+        "Ended and released rows are written in one transaction with a result each (rules 60, 66)"
+    )
     func rows() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -135,7 +137,7 @@ struct PushLedgerTests {
             let waiting = try await database.deliveries.states(pushID: push.id)
                 .first { $0.target == ours[0].target }
             #expect(waiting?.status == 503 && waiting?.reason == "busy" && waiting?.owner == nil)
-            // What was cancelled meanwhile is due at once, the other in an hour.
+            // The delivery of the push cancelled meanwhile is due at once, the other in an hour.
             let due = try await database.due.claim(session: session, lane: 0, limit: 10)
             #expect(due.map(\.target) == [cut.target])
         }

@@ -1,6 +1,6 @@
 import JSON
 
-/// Makes installations, identities and conditions that have something to do with each other.
+/// Makes installations, identities and conditions with common values.
 struct RandomWhere {
     var choice: SeededChoice
 
@@ -64,7 +64,7 @@ struct RandomWhere {
         }
     }
 
-    /// Fields that most often hold one type, and sometimes any.
+    /// Makes fields that usually have one type, and sometimes any.
     mutating func fields() -> JSONObject {
         var object: JSONObject = [:]
         func value(_ usual: JSONValue, _ random: inout RandomWhere) -> JSONValue {
@@ -107,7 +107,7 @@ struct RandomWhere {
         var object = fields()
         object["objectId"] = .string("user\(index)")
         object["createdAt"] = ["__type": "Date", "iso": "2024-01-01T00:00:00.000Z"]
-        // Ordered by, so always comparable.
+        // It is ordered by, so it must be comparable.
         object["rank"] = .integer(Int64(choice.below(10)))
         return object
     }
@@ -144,7 +144,7 @@ struct RandomWhere {
         }
     }
 
-    /// What such a field may well hold.
+    /// Returns a likely value of such a field.
     private mutating func value(of path: String) -> JSONValue {
         if choice.isOne(in: 8) { return anyValue() }
         switch path {
@@ -171,7 +171,7 @@ struct RandomWhere {
     }
 
     private mutating func list(of path: String) -> JSONValue {
-        // Now and then longer than what an index is asked for one by one.
+        // Sometimes it is longer than an index is searched for one by one.
         let count = choice.isOne(in: 10) ? 130 : choice.below(4)
         return .array((0..<count).map { _ in value(of: path) })
     }
@@ -252,7 +252,7 @@ struct RandomWhere {
         if !isOfInstallations, choice.isOne(in: 3) {
             query["order"] = .string(choice.pick(["rank", "-rank"]))
         }
-        // The nearest come first where there is no other order.
+        // The nearest come first if there is no other order.
         if query["where"]?.text.contains("$nearSphere") == true
             || query["where"]?.text.contains("$centerSphere") == true
         {
@@ -283,6 +283,6 @@ struct RandomWhere {
 }
 
 extension JSONValue {
-    /// Without the lists that only the top level takes.
+    /// The form without the lists that only the top level accepts.
     fileprivate var shortForm: JSONValue { array?.first ?? self }
 }

@@ -7,7 +7,7 @@ import Support
 import Testing
 
 @Suite(
-    "Pushes that wait for their time",
+    "Scheduled pushes",
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
@@ -19,14 +19,14 @@ struct ScheduleTests {
         ]
     }
 
-    /// Lets the time of all scheduled pushes come.
+    /// Makes all scheduled pushes due.
     private func comeTime(_ fixture: StorageFixture) async throws {
         _ = try await fixture.server.query(
             "update pushes set release_at = now() where status = 'scheduled'"
         )
     }
 
-    @Test("What is ahead is not released; when its time comes it is, with its deliveries")
+    @Test("A future push is not released, and a due one is, with its deliveries")
     func waits() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -73,7 +73,7 @@ struct ScheduleTests {
             #expect(try await fixture.balancedLedger(of: push.id).delivered == 1)
             let done = try #require(try await database.pushes.find(push.id))
             #expect(done.status == .done)
-            // Counted where its deliveries are, and still known once they are gone.
+            // It is counted by its deliveries, and still known once they are deleted.
             let counts = [
                 push.id: [PlatformCount(platform: .fcm, isDelivered: true, count: 1)]
             ]
@@ -85,7 +85,7 @@ struct ScheduleTests {
         }
     }
 
-    @Test("Two replicas release at once: each push once, with its deliveries once")
+    @Test("Two replicas that release at once release each push once, with its deliveries once")
     func releasesOnce() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -100,7 +100,7 @@ struct ScheduleTests {
                         for _ in 0..<3 {
                             group.addTask {
                                 var batches: [ReleasedBatch] = []
-                                // Past what others hold just now, until nothing is left.
+                                // It skips rows that others have locked, until nothing is left.
                                 while try await door.schedules.untilNextRelease() != nil {
                                     batches.append(
                                         try await door.schedules.release(
@@ -126,7 +126,7 @@ struct ScheduleTests {
         }
     }
 
-    @Test("A broadcast is planned by whoever comes first, once its time has come")
+    @Test("A broadcast is planned by the first dispatcher once it is due")
     func broadcasts() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -137,7 +137,7 @@ struct ScheduleTests {
             let push = try fixture.push("all", object)
             _ = try await database.intake.plan(session: session, [push])
             #expect(try await database.planning.claim(session: session) == nil)
-            // Registered after the push came in, and before its time: in its audience.
+            // Registered after the push was accepted and before its time, it is in its audience.
             try await fixture.install(fixture.iPhone("ab09"))
             try await comeTime(fixture)
             let released = try await database.schedules.release(session: session)
@@ -154,7 +154,7 @@ struct ScheduleTests {
         }
     }
 
-    @Test("Cancelled before its time it is never released; afterwards what is left is suppressed")
+    @Test("A push cancelled before its time is never released, and after it the rest is suppressed")
     func cancels() async throws {
         try await StorageFixture.run { fixture in
             let (database, pushes) = (fixture.database, fixture.database.pushes)
@@ -188,7 +188,7 @@ struct ScheduleTests {
                 #expect(try await pushes.find(push.id)?.status == .cancelled)
                 #expect(try await fixture.balancedLedger(of: push.id) == Ledger())
             }
-            // Released: no scheduled push any more, but a push that can be cancelled.
+            // A released push is not scheduled any more, but can be cancelled.
             let last = try #require(numbers[new[2].id])
             #expect(try await !pushes.cancelScheduled(app: StorageFixture.app, scheduleID: last))
             try await database.sessions.close(session)
@@ -198,7 +198,7 @@ struct ScheduleTests {
         }
     }
 
-    @Test("What HTTP accepted for later is scheduled from the start, and one with its event")
+    @Test("An HTTP push for later is scheduled from the start, and is one with its event")
     func acceptedOverHTTP() async throws {
         try await StorageFixture.run { fixture in
             let (database, pushes) = (fixture.database, fixture.database.pushes)
@@ -216,7 +216,7 @@ struct ScheduleTests {
             #expect(again.scheduleID == listed.scheduleID)
             #expect(again.createdAt == listed.createdAt)
 
-            // Cancelled before its event has come: that changes nothing any more.
+            // It is cancelled before its event has come, which changes nothing any more.
             let other = try fixture.push("http-2", request(2))
             _ = try await pushes.accept(other, record: record)
             let number = try #require(try await pushes.find(other.id)?.scheduleID)
@@ -229,7 +229,7 @@ struct ScheduleTests {
         }
     }
 
-    @Test("A push that cannot be released is found, and stops no other")
+    @Test("A push that cannot be released is isolated, and the others are released")
     func unreleasable() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -259,7 +259,7 @@ struct ScheduleTests {
         }
     }
 
-    @Test("A dry run and a time past wait for nothing")
+    @Test("A dry run and a push in the past do not wait")
     func atOnce() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -276,7 +276,7 @@ struct ScheduleTests {
         }
     }
 
-    @Test("Installations that a wave made invalid are counted by reason, and restored")
+    @Test("Installations that a wave invalidated are counted by reason, and restored")
     func restores() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database

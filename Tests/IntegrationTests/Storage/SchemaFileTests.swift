@@ -3,7 +3,7 @@ import Storage
 import Support
 import Testing
 
-/// `Shared/Storage/Schema/schema.sql` shows the tables as all migrations together leave them.
+/// `Shared/Storage/Schema/schema.sql` shows the tables after all migrations.
 @Suite(
     "The schema in one file",
     .timeLimit(.minutes(2)),
@@ -24,7 +24,7 @@ struct SchemaFileTests {
 
         """
 
-    @Test("schema.sql says what a migrated database has")
+    @Test("schema.sql matches a migrated database")
     func file() async throws {
         try await StorageFixture.run(migrated: false) { fixture in
             _ = try await fixture.database.migrate()
@@ -94,7 +94,7 @@ struct SchemaFileTests {
         LEFT JOIN others o USING (oid) ORDER BY t.name COLLATE "C"
         """
 
-    /// Their columns: how Postgres words a query differs by its version.
+    /// Only their columns, as Postgres prints a query differently by version.
     private static let views = """
         SELECT format(E'-- VIEW %s (\\n%s\\n-- )', c.oid::regclass,
             string_agg(format('--     %I %s', a.attname, format_type(a.atttypid, a.atttypmod)),

@@ -8,7 +8,7 @@ import Support
 import Testing
 
 @Suite(
-    "Secure payloads, erased and sealed anew",
+    "Erasure and resealing of secure payloads",
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
@@ -20,7 +20,8 @@ struct SecureErasureTests {
         "identity_secrets", "outbox", "pushes", "installations", "audit",
     ]
 
-    /// A user with a device that reads, content of both kinds, a key, a secret, and a read on its way.
+    /// Makes a user with a device that reads, content of both kinds, a key, a secret, and a read in
+    /// flight.
     private func settle(
         _ identity: String,
         token: String,
@@ -86,14 +87,14 @@ struct SecureErasureTests {
         return found
     }
 
-    @Test("An erased identity leaves no content, no secret and no name; the export has no content")
+    @Test("An erased identity leaves no content, secret or name, and the export has no content")
     func identity() async throws {
         try await StorageFixture.run { fixture in
             let erasures = fixture.database.erasures
             let (ann, bob) = ("user-ann-17", "user-bob-23")
             let device = try await settle(ann, token: "aa11", fixture)
             let theirs = try await settle(bob, token: "bb22", fixture)
-            // The device was another's before, and that one's content is on it still.
+            // The device was another's before, and has that one's content still.
             let copies = [device, theirs].map { SealedCopy(installation: $0, bytes: [3]) }
             _ = try await fixture.kept("", for: bob, sealed: copies)
             let subject = Subject(app: Self.app, .identity, ann)
@@ -110,7 +111,7 @@ struct SecureErasureTests {
             #expect(receipt.erased.json["securePayloads"] == 4)
             #expect(receipt.erased.json["secureReaders"] == 1)
             #expect(receipt.erased.json["secureSecrets"] == 1)
-            // Three requests that ring, and two records that say she has read.
+            // Three push requests, and two records that report a read.
             #expect(receipt.erased.json["outboxRecords"] == 5)
             #expect(counted == receipt.erased)
             #expect(try await tables(holding: ann, fixture) == [])
@@ -119,7 +120,7 @@ struct SecureErasureTests {
             #expect(
                 try await fixture.server.query("SELECT count(*) FROM secure_sealed") == ["2"]
             )
-            // Known by nothing but what waits for it, it is known all the same.
+            // Only the waiting content refers to it, and that is enough.
             _ = try await fixture.kept("x", for: "carl")
             let carl = Subject(app: Self.app, .identity, "carl")
             #expect(try await !erasures.export(carl).isEmpty)
@@ -128,7 +129,7 @@ struct SecureErasureTests {
         }
     }
 
-    @Test("An erased device loses its secret and what was sealed to it, and its identity nothing")
+    @Test("An erased device loses its secret and its sealed copies, and its identity loses nothing")
     func installation() async throws {
         try await StorageFixture.run { fixture in
             let (erasures, ann) = (fixture.database.erasures, "user-ann-17")
@@ -154,7 +155,7 @@ struct SecureErasureTests {
         }
     }
 
-    @Test("An erasure takes away more than one portion holds, and leaves what comes after it")
+    @Test("An erasure deletes more than one batch, and leaves later content")
     func manyPayloads() async throws {
         try await StorageFixture.run { fixture in
             _ = try await fixture.server.query(
@@ -180,14 +181,14 @@ struct SecureErasureTests {
         }
     }
 
-    @Test("A deleted app leaves nothing of its secure payloads, and its neighbour all")
+    @Test("A deleted app leaves no secure payload, and its neighbour keeps all")
     func deletedApp() async throws {
         try await StorageFixture.run { fixture in
             _ = try await settle("ann", token: "aa11", fixture)
             try await fixture.createApp("other")
             let theirs = try fixture.secret("x", for: "ann", app: "other")
             #expect(try await fixture.keep(theirs) == .kept)
-            // While it is being deleted it keeps nothing more.
+            // During the deletion it stores nothing more.
             let late = try fixture.secret("x", for: "ann")
             _ = try await fixture.server.query(
                 "UPDATE apps SET app_key_sealed = '' WHERE id = 'shop'"
@@ -211,7 +212,7 @@ struct SecureErasureTests {
         }
     }
 
-    @Test("Content is counted by its key without being opened, and replaced only as it was read")
+    @Test("Content is counted by key without being opened, and replaced only if unchanged")
     func sealedAnew() async throws {
         try await StorageFixture.run { fixture in
             let sealed = fixture.database.sealed
@@ -224,7 +225,7 @@ struct SecureErasureTests {
                 #expect(try await fixture.keep(secret) == .kept)
                 ids.append(secret.payload.id)
             }
-            // Keys whose ids begin alike, and a value that no key has sealed.
+            // The ids of these keys begin alike, and one value is sealed by no key.
             let longer = try fixture.secret("d", for: "ann", keys: "new-\(new)")
             #expect(try await fixture.keep(longer) == .kept)
             var broken = try fixture.secret("e", for: "ann")
@@ -258,7 +259,7 @@ struct SecureErasureTests {
                 let opened = try ring.open(value.sealed, context: value.context)
                 return (value: value, sealed: try ring.seal(opened, context: value.context))
             }
-            // One was deleted meanwhile, and one sealed anew by another.
+            // One was deleted meanwhile, and one resealed by another process.
             #expect(
                 try await fixture.database.securePayloads.delete(ids[0], app: Self.app)
             )

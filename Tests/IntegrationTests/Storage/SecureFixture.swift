@@ -7,12 +7,12 @@ import SecureStorage
 import Testing
 
 extension StorageFixture {
-    /// Seals what tests keep.
+    /// Seals the stored content of tests.
     static let keys = "test:" + Base64.encode(Array(repeating: 7, count: 32))
 
     static func keyRing(_ text: String = keys) throws -> KeyRing { try KeyRing(text) }
 
-    /// Content for an identity, with the push that rings for it, as the service makes them.
+    /// Content for an identity, with its push, as the service makes them.
     struct Secret: Sendable {
         var payload: NewSecurePayload
         var push: NewPush
@@ -80,7 +80,7 @@ extension StorageFixture {
         )
     }
 
-    /// Keeps content, and gives its id.
+    /// Stores content, and returns its id.
     func kept(
         _ text: String,
         for identity: String,
@@ -99,7 +99,7 @@ extension StorageFixture {
         return secret.payload.id
     }
 
-    /// Reads as the service does: what is there, marked where it is this reader's first.
+    /// Reads as the service does, and marks the first read of this reader.
     func read(
         _ id: String,
         _ reader: SecureReader,
@@ -138,7 +138,7 @@ extension StorageFixture {
         )
     }
 
-    /// An installation of an identity: its object id.
+    /// Makes an installation of an identity and returns its object id.
     func device(_ token: String, of identity: String, app: String = app) async throws -> String {
         try await install(
             [

@@ -7,7 +7,7 @@ import Support
 import Testing
 
 @Suite(
-    "Who may read secure payloads",
+    "Readers of secure payloads",
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
@@ -34,7 +34,7 @@ struct SecureReaderTests {
         try await fixture.database.secureReaders.find(sha256(Array(secret.utf8)))
     }
 
-    @Test("A device becomes a reader for the identity it has; a new secret voids the old one")
+    @Test("A device becomes a reader for its identity, and a new secret revokes the old one")
     func set() async throws {
         try await StorageFixture.run { fixture in
             let readers = fixture.database.secureReaders
@@ -43,7 +43,7 @@ struct SecureReaderTests {
             #expect(try await set(device, "ann", "first", fixture) == .set(identity: "ann"))
             let reader = StoredReader(app: app, installation: device, identity: "ann")
             #expect(try await found("first", fixture) == reader)
-            // The master key says of nobody that it is his.
+            // The master key cannot vouch for a device of no identity.
             #expect(
                 try await set(device, nil, "second", key: [7], fixture) == .set(identity: "ann")
             )
@@ -66,18 +66,18 @@ struct SecureReaderTests {
             #expect(try await found("third", fixture) == nil)
             #expect(try await readers.remove(app: app, installation: device, identity: "ann"))
             #expect(try await found("second", fixture) == nil)
-            // There is nothing to remove, and it is hers all the same.
+            // There is nothing to remove, and it is her device all the same.
             #expect(try await readers.remove(app: app, installation: device, identity: nil))
             #expect(try await readers.sealing(app: app, identity: "ann").isEmpty)
         }
     }
 
-    @Test("Once a device had another identity, or was deleted, its secret is void for good")
+    @Test("A device's secret is void for good once it had another identity or was deleted")
     func voided() async throws {
         try await StorageFixture.run { fixture in
             let device = try await fixture.device("aa11", of: "ann")
             #expect(try await set(device, "ann", "one", fixture) == .set(identity: "ann"))
-            // What leaves the identity as it is voids nothing.
+            // A change that keeps the identity revokes nothing.
             _ = try await fixture.install([
                 "deviceType": "ios", "deviceToken": "aa11", "channels": ["news"],
             ])
@@ -97,7 +97,7 @@ struct SecureReaderTests {
         }
     }
 
-    @Test("A device that changes hands while it becomes a reader is not one for who had it")
+    @Test("A device that changes its identity while it registers is not a reader for the old one")
     func handsAreChangedMeanwhile() async throws {
         try await StorageFixture.run { fixture in
             let device = try await fixture.device("aa11", of: "ann")
@@ -138,7 +138,7 @@ struct SecureReaderTests {
                 return try await group.reduce(into: []) { $0.append($1) }
             }
             #expect(outcomes.count { $0 == .tooMany } == 3)
-            // One that has one may change it, and one without counts for nothing.
+            // A device may change its key, and one without a key does not count.
             #expect(
                 try await set("d1", "ann", "new", key: [2], fixture) == .set(identity: "ann")
             )
@@ -156,7 +156,7 @@ struct SecureReaderTests {
         }
     }
 
-    @Test("An identity's secret is set, changed and taken back")
+    @Test("An identity's secret can be set, changed and revoked")
     func secrets() async throws {
         try await StorageFixture.run { fixture in
             let secrets = fixture.database.identitySecrets

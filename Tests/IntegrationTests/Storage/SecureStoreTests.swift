@@ -8,7 +8,7 @@ import Support
 import Testing
 
 @Suite(
-    "Secure payloads, as they are kept",
+    "Storage of secure payloads",
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
@@ -21,7 +21,7 @@ struct SecureStoreTests {
         )
     }
 
-    @Test("Content is kept with its push and the record that rings, all or nothing")
+    @Test("Content is stored with its push and record, all or nothing")
     func keptTogether() async throws {
         try await StorageFixture.run { fixture in
             let secret = try fixture.secret("the code is 4711", for: "ann")
@@ -32,11 +32,11 @@ struct SecureStoreTests {
                 try await fixture.server.query("SELECT secure_payloads::text FROM secure_payloads")
                     .allSatisfy { !$0.contains("4711") && !$0.contains("34373131") }
             )
-            // The id is known, and so is the push: nothing of the second is there.
+            // The id is used, and so is the push: nothing of the second is stored.
             var other = try fixture.secret("another", for: "bob", id: secret.payload.id)
             #expect(try await fixture.keep(other, key: key("k")) == .idTaken)
             #expect(try await fixture.database.securePayloads.answered(key("k")) == nil)
-            // The number is free again, and the record of its old push is still there.
+            // The number is free again, while the record of its old push is still there.
             other = try fixture.secret("another", for: "bob")
             other.push = other.push.with(id: secret.push.id)
             #expect(try await fixture.keep(other) == .idTaken)
@@ -53,7 +53,9 @@ struct SecureStoreTests {
         }
     }
 
-    @Test("A request's body is told from another under each key; one marked by a key gone is taken")
+    @Test(
+        "Request bodies differ by their marks under each key, and one of a removed key is accepted"
+    )
     func requestMarks() async throws {
         try await StorageFixture.run { fixture in
             func marked(_ marks: [UInt8]...) -> IdempotencyKey {
@@ -78,7 +80,7 @@ struct SecureStoreTests {
         }
     }
 
-    @Test("A request's key is the first's: a repeat gets its answer, another body none")
+    @Test("An idempotency key belongs to the first request, and another body with it is refused")
     func requestKeys() async throws {
         try await StorageFixture.run { fixture in
             let payloads = fixture.database.securePayloads
@@ -95,7 +97,7 @@ struct SecureStoreTests {
             #expect(try await fixture.keep(second, key: key("k")) == .repeated(answer))
             #expect(try await fixture.keep(second, key: key("k", "other")) == .otherBody)
             #expect(try await fixture.server.query("SELECT count(*) FROM secure_payloads") == ["1"])
-            // Another app's key of that name is another key.
+            // The same key of another app is another key.
             try await fixture.createApp("other")
             let foreign = try fixture.secret("x", for: "ann", app: "other")
             let theirs = IdempotencyKey(app: "other", key: "k", bodyMarks: [[1]])
@@ -103,7 +105,7 @@ struct SecureStoreTests {
         }
     }
 
-    @Test("Of many requests with one key at once exactly one is kept, and all hear of it")
+    @Test("One of many concurrent requests with one key is stored, and all get its response")
     func requestKeysCollide() async throws {
         try await StorageFixture.run { fixture in
             let secrets = try (0..<10).map { _ in try fixture.secret("x", for: "ann") }
@@ -125,7 +127,7 @@ struct SecureStoreTests {
         }
     }
 
-    @Test("Only its identity sees content: all else is nothing, whatever the reason")
+    @Test("Content is visible only to its identity, and all other reads find nothing")
     func onlyItsReader() async throws {
         try await StorageFixture.run { fixture in
             let payloads = fixture.database.securePayloads
@@ -185,7 +187,7 @@ struct SecureStoreTests {
         }
     }
 
-    @Test("The first read of each reader is confirmed once; Read is false for exactly one")
+    @Test("The first read of each reader is confirmed once, and exactly one gets Read false")
     func confirmed() async throws {
         try await StorageFixture.run { fixture in
             let id = try await fixture.kept("x", for: "ann")
@@ -209,11 +211,11 @@ struct SecureStoreTests {
                 String(decoding: $0.record.key ?? [], as: UTF8.self)
             }
             #expect(keys.sorted() == ["identity:ann", "one", "two"])
-            // Once more, by one who was here before.
+            // Once more, by an earlier reader.
             let again = try await fixture.read(id, fixture.reader("ann", "one"))
             #expect(again?.wasRead == true)
             #expect(try await fixture.database.outbox.count() == 3)
-            // Whatever an identity says it asks from, content that no device has of its own is its.
+            // Content without a device belongs to the identity, from whichever device it reads.
             let named = SecureReader(app: StorageFixture.app, identity: "ann", named: "three")
             #expect(try await fixture.read(id, named)?.wasRead == true)
             #expect(try await fixture.database.pushes.find(pushID)?.confirmed == 3)
@@ -225,7 +227,7 @@ struct SecureStoreTests {
         }
     }
 
-    @Test("What is read once is there for all within its grace, and for nobody after it")
+    @Test("Read-once content is readable within its grace period, and by no reader after it")
     func readOnce() async throws {
         try await StorageFixture.run { fixture in
             let id = try await fixture.kept("once", for: "ann", readOnce: true)
@@ -248,12 +250,12 @@ struct SecureStoreTests {
             #expect(try await payloads.emptyOver() == .init(expired: 0, consumed: 1))
             #expect(try await fixture.server.query("SELECT content FROM secure_payloads") == [])
 
-            // Without a grace it is over with its first read; who was first has seen it all the same.
+            // Without a grace period it ends with its first read, which still gets the content.
             let short = try await fixture.kept("at once", for: "ann", readOnce: true)
             let reader = fixture.reader("ann")
             #expect(try await fixture.read(short, reader, grace: .zero)?.text == "at once")
             #expect(try await fixture.read(short, reader) == nil)
-            // One that was looked at, and gone before it was marked, was not read.
+            // Content that was deleted between read and mark was not read.
             let lost = try await fixture.kept("lost", for: "ann")
             let content = try #require(try await payloads.look(lost, for: reader))
             #expect(try await payloads.delete(lost, app: StorageFixture.app))
@@ -266,7 +268,7 @@ struct SecureStoreTests {
         }
     }
 
-    @Test("What is over leaves no bytes, then no row, and its number may come again")
+    @Test("Expired content loses its bytes, then its row, and its number can be used again")
     func over() async throws {
         try await StorageFixture.run { fixture in
             let (payloads, app) = (fixture.database.securePayloads, StorageFixture.app)
@@ -287,7 +289,7 @@ struct SecureStoreTests {
             )
             #expect(try await fixture.server.query("SELECT count(*) FROM secure_sealed") == ["0"])
             #expect(try await payloads.find(expired, app: app)?.state == .expired)
-            // The backend may take away what is over, too: it stays what it was.
+            // The backend may delete expired content, too: its status does not change.
             #expect(try await payloads.delete(expired, app: app))
             #expect(try await payloads.find(expired, app: app)?.state == .expired)
             #expect(try await payloads.forget(endedBefore: .seconds(60)) == 0)
@@ -306,7 +308,7 @@ struct SecureStoreTests {
         }
     }
 
-    @Test("Deleted is gone for all devices at once; the backend is told whether it ever was")
+    @Test("A deletion is immediate for all devices, and reports whether the content existed")
     func deleted() async throws {
         try await StorageFixture.run { fixture in
             let (payloads, app) = (fixture.database.securePayloads, StorageFixture.app)
@@ -326,7 +328,7 @@ struct SecureStoreTests {
         }
     }
 
-    @Test("Lists go from the newest on, page by page, and show an identity what waits for it")
+    @Test("Lists go from newest to oldest in pages, and show an identity its waiting content")
     func lists() async throws {
         try await StorageFixture.run { fixture in
             let (payloads, app) = (fixture.database.securePayloads, StorageFixture.app)
@@ -336,7 +338,7 @@ struct SecureStoreTests {
                     try await fixture.kept("\(number)", for: number % 2 == 0 ? "ann" : "bob")
                 )
             }
-            // Several came in the same millisecond.
+            // Several have the same millisecond.
             _ = try await fixture.server.query(
                 """
                 UPDATE secure_payloads SET created_at = date_trunc('second', now())
@@ -372,7 +374,7 @@ struct SecureStoreTests {
         }
     }
 
-    @Test("What is sealed to devices each sees its own of, and nobody else any")
+    @Test("A device sees only its own copy of sealed content, and no other reader sees any")
     func sealedToDevices() async throws {
         try await StorageFixture.run { fixture in
             let payloads = fixture.database.securePayloads
@@ -397,7 +399,7 @@ struct SecureStoreTests {
                 #expect(try await fixture.read(id, reader) == nil, "\(reader)")
                 #expect(try await !payloads.exists(id, for: reader))
             }
-            // A device that proved itself gets its own, whatever it names.
+            // An authenticated device gets its own, whatever id it names.
             let both = SecureReader(
                 app: StorageFixture.app,
                 identity: "ann",
@@ -414,7 +416,7 @@ struct SecureStoreTests {
         }
     }
 
-    @Test("The form of ids changes only while there is none, and nothing comes in the old one")
+    @Test("The form of ids can change only without content, and no old form comes later")
     func forms() async throws {
         try await StorageFixture.run { fixture in
             let (apps, app) = (fixture.database.apps, StorageFixture.app)
@@ -423,14 +425,14 @@ struct SecureStoreTests {
             #expect(try await fixture.keep(hexadecimal) == .otherForm(.int31))
             let number = try fixture.secret("x", for: "ann", id: SecureID.make(.int31))
             #expect(try await fixture.keep(number) == .kept)
-            // The same again changes nothing, and so may be said.
+            // Repeating the same setting changes nothing, and is allowed.
             _ = try await apps.change(app, settings: ["secure-ids": "int31", "valid-days": 9])
             let error = await #expect(throws: StorageError.self) {
                 try await apps.change(app, settings: ["secure-ids": "random", "valid-days": 8])
             }
             #expect(error?.kind == .conflict)
             #expect(try await apps.find(app)?.settings["valid-days"] == 9)
-            // The bare row of one that is over has an id, too.
+            // The empty row of expired content has an id, too.
             let payloads = fixture.database.securePayloads
             #expect(try await payloads.delete(number.payload.id, app: app))
             await #expect(throws: StorageError.self) {
@@ -441,7 +443,7 @@ struct SecureStoreTests {
         }
     }
 
-    @Test("While the form changes nothing is kept in the form before it")
+    @Test("While the form changes, no content is stored in the old form")
     func formsUnderLoad() async throws {
         try await StorageFixture.run { fixture in
             for round in 0..<10 {
@@ -475,7 +477,7 @@ struct SecureStoreTests {
         }
     }
 
-    @Test("One app at most is meant by who names none")
+    @Test("At most one app is the default for requests that name no app")
     func unnamed() async throws {
         try await StorageFixture.run { fixture in
             let apps = fixture.database.apps
@@ -505,7 +507,7 @@ struct SecureStoreTests {
 }
 
 extension StorageFixture {
-    /// A request's key is forgotten when its time is over, and not before.
+    /// A request's key expires at its time, and not before.
     static func backdateKeys(_ fixture: StorageFixture, _ key: IdempotencyKey) async throws {
         let payloads = fixture.database.securePayloads
         #expect(try await fixture.keep(try fixture.secret("x", for: "ann"), key: key) == .kept)

@@ -8,14 +8,14 @@ import Testing
 @testable import Storage
 
 @Suite(
-    "What a dead dispatcher left",
+    "Takeover from a dead dispatcher",
     .timeLimit(.minutes(1)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
 struct SessionTests {
     private static let expire = "update dispatchers set lease_until = now() - interval '1 s'"
 
-    /// A push to two devices, whose rows are that session's.
+    /// Makes a push to two devices, whose rows that session owns.
     private func plan(
         _ fixture: StorageFixture,
         _ id: String,
@@ -37,7 +37,9 @@ struct SessionTests {
         ).deliveries
     }
 
-    @Test("is taken over around a row that somebody holds, and that row once he lets go")
+    @Test(
+        "Rows of a dead session are released, except a locked one, which follows once it is unlocked"
+    )
     func locked() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -67,7 +69,7 @@ struct SessionTests {
         }
     }
 
-    @Test("is taken over although its session's row is held by a transaction that was stopped")
+    @Test("Rows are released although a stopped transaction locks the session's row")
     func heldSession() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -93,7 +95,7 @@ struct SessionTests {
         }
     }
 
-    @Test("of a process that lives on under another session, its connections stay")
+    @Test("The connections of a process with a newer session stay open")
     func livesOn() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -114,7 +116,7 @@ struct SessionTests {
         }
     }
 
-    @Test("is found without its session, be it rows, shards or a push in planning")
+    @Test("Rows, shards and plans without a session's row are found")
     func orphans() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -124,7 +126,7 @@ struct SessionTests {
             let large = try fixture.push("large", [:])
             _ = try await database.intake.plan(session: dead, [large])
             #expect(try await database.planning.claim(session: dead)?.id == large.id)
-            // As one that was ended itself before it gave anything back.
+            // A session that was itself ended before it released anything leaves this.
             _ = try await fixture.server.query("delete from dispatchers")
             #expect(try await database.sessions.reap().deliveries == planned.count)
             let next = try await database.sessions.open(name: "next")

@@ -65,7 +65,7 @@ struct ShardCheckpointTests {
                 ) == ["t"]
             )
 
-            // What is a row now is settled as any other, with all that its next try needs.
+            // A member that is a row now is settled normally, with all that its retry needs.
             let late = try await database.ledger.record(session: session, [delivered(flying)])
             #expect(late == [flying.key])
             let due = try await database.due.claim(session: session, lane: 1, limit: 10)
@@ -77,7 +77,7 @@ struct ShardCheckpointTests {
             #expect(ledger.delivered == 2)
             #expect(ledger.pending == 4)
 
-            // The shard is over before its last row is.
+            // The shard ends before its last row does.
             try await fixture.record(
                 members.suffix(3),
                 of: shard,
@@ -96,7 +96,7 @@ struct ShardCheckpointTests {
         }
     }
 
-    @Test("Promise 3: a lost session's shard goes on behind its last checkpoint, and is fenced")
+    @Test("Promise 3: a lost session's shard resumes after its last checkpoint, and is fenced")
     func resumesBehindTheCheckpoint() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -117,7 +117,7 @@ struct ShardCheckpointTests {
             #expect(second.cursor == members[3].target)
             #expect(second.recorded == 4)
 
-            // The stalled one comes back: with more, with the end, with nothing.
+            // The stalled session comes back: with more, with the end, with nothing.
             for (count, isFinished) in [(2, false), (5, true), (0, true)] {
                 let error = await #expect(throws: StorageError.self) {
                     try await fixture.record(
@@ -129,7 +129,7 @@ struct ShardCheckpointTests {
                 }
                 #expect(error?.kind == .sessionLost)
             }
-            // Even with a session that lives, the shard is not its own.
+            // A living session does not own the shard either.
             let other = try await database.sessions.open(name: "other")
             await #expect(throws: StorageError.self) {
                 try await fixture.record(
@@ -151,7 +151,7 @@ struct ShardCheckpointTests {
         }
     }
 
-    @Test("A checkpoint whose answer was lost may be made again, and be larger then")
+    @Test("A checkpoint whose answer was lost can be repeated, and be larger then")
     func checkpointsMayBeRepeated() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -181,7 +181,7 @@ struct ShardCheckpointTests {
                 #expect(try await fixture.balancedLedger(of: push.id).delivered == 8)
             }
             #expect(try await database.pushes.find(push.id)?.status == .done)
-            // A record that the cursor would leave for a second time is a mistake of the sender's.
+            // A record that the cursor would pass a second time is an error of the sender.
             let bad = try await fixture.broadcast("bad", shardSize: 20)
             let other = try #require(try await fixture.claim(session).first)
             let all = try await fixture.members(of: other)
@@ -202,7 +202,7 @@ struct ShardCheckpointTests {
         }
     }
 
-    @Test("The books follow the audience: those deleted meanwhile, and those who joined a channel")
+    @Test("The books include members deleted meanwhile, and those who joined a channel")
     func booksFollowTheAudience() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -240,7 +240,7 @@ struct ShardCheckpointTests {
                 )
                 ledger = try await fixture.balancedLedger(of: push.id)
                 #expect(ledger.pending == max(0, 6 - end))
-                // Nothing is pending, and yet there may be more.
+                // No delivery is pending, but there may be more members.
                 #expect(try await database.pushes.find(push.id)?.status == .sending)
             }
             try await fixture.record([], of: shards[1], session: session, isFinished: true)
@@ -252,7 +252,7 @@ struct ShardCheckpointTests {
     }
 
     @Test(
-        "A shard that is sent while its push fails ends with its next checkpoint, and it balances"
+        "A shard of a push that fails meanwhile ends with its next checkpoint, and it balances"
     )
     func failedMeanwhile() async throws {
         try await StorageFixture.run { fixture in
@@ -262,7 +262,7 @@ struct ShardCheckpointTests {
             let session = try await database.sessions.open(name: "replica")
             let shard = try #require(try await fixture.claim(session).first)
             let members = try await fixture.members(of: shard)
-            // As a failure leaves it that found this shard locked.
+            // A failure that found this shard locked leaves this state.
             _ = try await fixture.server.query(
                 "update pushes set status = 'failed' where id = '\(push.id)'"
             )
@@ -281,7 +281,7 @@ struct ShardCheckpointTests {
     }
 
     @Test(
-        "Rows of a day that has its partition go there, and of any other into the default one",
+        "Rows go to the partition of their day, or else into the default one",
         arguments: [false, true]
     )
     func partitions(isMade: Bool) async throws {
@@ -308,7 +308,9 @@ struct ShardCheckpointTests {
         }
     }
 
-    @Test("Promise 9: a token that dies in a broadcast dies with its record, by the same rules")
+    @Test(
+        "Promise 9: a token that dies in a broadcast is disabled with its record, by the same rules"
+    )
     func tokensDie() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -339,7 +341,7 @@ struct ShardCheckpointTests {
         }
     }
 
-    @Test("A mass invalidation is undone: by its time, its reason and its app, and nobody else's")
+    @Test("A mass invalidation can be undone by its time, reason and app, without others")
     func invalidationIsUndone() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -362,7 +364,7 @@ struct ShardCheckpointTests {
                     ShardCheckpoint(cursor: nil, records: records, isFinished: true)
                 )
             }
-            // One long ago, one muted by its client, one that has registered again.
+            // One was long ago, one was muted by its client, one has registered again.
             _ = try await fixture.server.query(
                 """
                 UPDATE installations SET invalidated_at = now() - interval '2 days'

@@ -7,12 +7,12 @@ import Support
 import Testing
 
 @Suite(
-    "Which shards a sender gets",
+    "Claims of shards",
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
 struct ShardClaimTests {
-    /// A broadcast to six phones in shards of two.
+    /// Makes a broadcast to six phones in shards of two.
     private func cut(_ fields: JSONObject, _ fixture: StorageFixture) async throws -> Int {
         let database = fixture.database
         for number in 0..<6 { try await fixture.install(fixture.iPhone("aa0\(number)")) }
@@ -29,7 +29,7 @@ struct ShardClaimTests {
         return session
     }
 
-    @Test("The shards of a push that failed end when they are taken, and nobody keeps them")
+    @Test("The shards of a failed push end when they are claimed, and stay with no session")
     func failed() async throws {
         try await StorageFixture.run { fixture in
             let session = try await cut([:], fixture)
@@ -46,7 +46,7 @@ struct ShardClaimTests {
     }
 
     @Test(
-        "Of a push with a pace one shard is sent at a time, by whatever replica",
+        "Only one shard of a push with a pace is sent at a time, over all replicas",
         arguments: ["pace", "flow_control"]
     )
     func paced(field: String) async throws {
@@ -70,7 +70,7 @@ struct ShardClaimTests {
         }
     }
 
-    @Test("A request that Postgres cannot look into holds up no claim, its own or another's")
+    @Test("A request that Postgres cannot parse delays no claim of any push")
     func unreadableForPostgres() async throws {
         try await StorageFixture.run { fixture in
             let session = try await cut([:], fixture)
@@ -82,7 +82,7 @@ struct ShardClaimTests {
         }
     }
 
-    @Test("Without one, all at once; what a session does not know of goes back")
+    @Test("Shards without a pace are claimed at once, and unknown ones are released")
     func unknown() async throws {
         try await StorageFixture.run { fixture in
             let session = try await cut([:], fixture)

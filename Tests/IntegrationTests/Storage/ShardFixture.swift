@@ -31,7 +31,7 @@ extension StorageFixture {
         return app + "-" + String(repeating: "0", count: 8 - digits.count) + digits
     }
 
-    /// Plans a broadcast as far as the end, in shards.
+    /// Plans a broadcast to the end, in shards.
     func broadcast(
         _ id: String,
         _ object: JSONObject = [:],
@@ -67,7 +67,7 @@ extension StorageFixture {
         )
     }
 
-    /// All members of a shard behind its cursor.
+    /// Returns all members of a shard beyond its cursor.
     func members(of shard: ClaimedShard, by limit: Int = 3) async throws -> [Delivery] {
         var members: [Delivery] = []
         while true {
@@ -101,9 +101,9 @@ extension StorageFixture {
         )
     }
 
-    /// Brings what is left of cancelled pushes to its end, as a dispatcher does.
+    /// Ends the rest of cancelled pushes, as a dispatcher does.
     ///
-    /// - Returns: How many deliveries that is.
+    /// - Returns: The number of deliveries.
     @discardableResult
     func suppressRest() async throws -> Int {
         let session = try await database.sessions.open(name: "undertaker")
@@ -137,7 +137,7 @@ extension StorageFixture {
         return count
     }
 
-    /// Takes a session for dead, as another dispatcher does after its lease.
+    /// Ends a session as another dispatcher does after its lease.
     func kill(_ session: Int) async throws {
         _ = try await server.query(
             "UPDATE dispatchers SET lease_until = now() - interval '1 s' WHERE id = \(session)"
@@ -145,7 +145,7 @@ extension StorageFixture {
         _ = try await database.sessions.reap()
     }
 
-    /// How many rows each target of a push has, beyond one.
+    /// Returns the number of rows of each target of a push beyond one.
     func rowCount(of pushID: String) async throws -> Int {
         let rows = try await server.query(
             "SELECT count(*) FROM all_deliveries WHERE push_id = '\(pushID)'"

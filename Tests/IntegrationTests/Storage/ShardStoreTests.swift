@@ -12,7 +12,7 @@ import Testing
 )
 struct ShardStoreTests {
     @Test(
-        "Promise 3: a broadcast is cut, not written; planning resumes, and everyone is in one shard"
+        "Promise 3: a broadcast becomes shards, planning resumes, and each device is in one shard"
     )
     func broadcastIsCut() async throws {
         try await StorageFixture.run { fixture in
@@ -32,7 +32,7 @@ struct ShardStoreTests {
             #expect(!page.isFinished)
             #expect(try await fixture.balancedLedger(of: push.id).pending == 40)
             #expect(try await fixture.rowCount(of: push.id) == 0)
-            // The planner dies; another goes on where it stopped.
+            // The planner dies; another continues where it stopped.
             try await fixture.kill(session)
             let next = try await database.sessions.open(name: "next")
             #expect(try await database.planning.claim(session: next)?.id == push.id)
@@ -94,7 +94,7 @@ struct ShardStoreTests {
         }
     }
 
-    @Test("A channel of few members is one shard, and holds the same ones as a cut of many")
+    @Test("A channel with few members is one shard, with the same members as several shards")
     func sparseAndDenseAgree() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -153,7 +153,7 @@ struct ShardStoreTests {
             let one = try await fixture.claim(session, limit: 4)
             #expect(one.map(\.app).sorted() == ["shop", "shop", "small", "small"])
             #expect(Set(one.filter { $0.app == "shop" }.map(\.pushID)) == [first.id])
-            // An app that comes late does not wait for those who hold much.
+            // A late app does not wait for those with many shards.
             _ = try await fixture.broadcast("third", app: "third", shardSize: 2)
             let two = try await fixture.claim(session, limit: 2, holding: ["shop": 2, "small": 2])
             #expect(two.map(\.app).sorted() == ["shop", "third"])
@@ -167,7 +167,7 @@ struct ShardStoreTests {
     }
 
     @Test(
-        "Two that claim at once never get the same shard; what is handed back is due when it says"
+        "Two concurrent claims never get the same shard, and a released one is due at its time"
     )
     func claimsAreExclusive() async throws {
         try await StorageFixture.run { fixture in
@@ -204,7 +204,9 @@ struct ShardStoreTests {
         }
     }
 
-    @Test("Shards whose session an older dispatcher ended, which knows of none, are not lost")
+    @Test(
+        "Shards of a session that an older dispatcher ended, without knowing shards, are not lost"
+    )
     func orphansAreFound() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -219,7 +221,7 @@ struct ShardStoreTests {
         }
     }
 
-    @Test("A shard that cannot be read ends with its push and holds nobody up")
+    @Test("A shard that cannot be read ends with its push and delays no other")
     func corruptPushEnds() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database

@@ -8,7 +8,7 @@ import Testing
 @testable import Storage
 
 struct ShardBooksTests {
-    @Test("A shard's books: those recorded, those left, and those that a cancellation left out")
+    @Test("A shard's ledger counts its recorded, remaining and cancelled members")
     func books() {
         var books = ShardBooks(expected: 10, recorded: 0)
         books.record(4)
@@ -37,7 +37,7 @@ struct ShardBooksTests {
 )
 struct ShardWalkTests {
     @Test(
-        "Whatever happens, in whatever order: the books balance, and everyone has one row or none",
+        "The books balance after any sequence of events, and each device has at most one row",
         arguments: [1, 2, 3]
     )
     func walk(seed: UInt64) async throws {
@@ -57,7 +57,7 @@ struct ShardWalkTests {
             #expect(ledger.isSettled)
             let record = try #require(try await fixture.database.pushes.find(push.id))
             #expect(record.status == (seed == 3 ? .cancelled : .done))
-            // Everyone who is still there has a row, but for those who were cancelled.
+            // Each existing device has a row, except those that were cancelled.
             let missing = try await fixture.server.query(
                 """
                 SELECT count(*) FROM installations i WHERE NOT EXISTS (
@@ -69,7 +69,7 @@ struct ShardWalkTests {
         }
     }
 
-    /// Numbers that come out the same each time (SplitMix64, S. Vigna).
+    /// The same numbers each time (SplitMix64, S. Vigna).
     struct Random: RandomNumberGenerator {
         var state: UInt64
 

@@ -10,7 +10,7 @@ import StorageAdmin
 import Support
 import Testing
 
-/// A migrated database of one's own, dropped afterwards even on failure.
+/// A migrated database of the test's own, dropped afterwards even on failure.
 struct StorageFixture: Sendable {
     let server: TestDatabase
     let database: PushDatabase
@@ -50,7 +50,7 @@ struct StorageFixture: Sendable {
         try result.get()
     }
 
-    /// Takes migrations back, the last one first, as far as a test needs that makes them again.
+    /// Reverts migrations, the last one first, for a test that applies them again.
     func takeBack(from version: Int) async throws {
         let undone: [Int: String] = [
             36: "alter table shards drop column lane",
@@ -74,7 +74,7 @@ struct StorageFixture: Sendable {
         _ = try await server.query("delete from carillon_schema where version >= \(version)")
     }
 
-    /// Another replica: a door of its own to the same database.
+    /// Runs `body` as another replica: with its own connections to the same database.
     func another(_ body: (PushDatabase) async throws -> Void) async throws {
         let other = PushDatabase(
             DatabaseConfiguration(uri: server.url),
@@ -141,7 +141,7 @@ struct StorageFixture: Sendable {
         ["deviceType": "ios", "deviceToken": .string(token)]
     }
 
-    /// The books as they stand, after comparing them with the rows.
+    /// Returns the ledger, after comparing it with the rows.
     func balancedLedger(of pushID: String) async throws -> Ledger {
         let found = try await database.pushes.audit(pushID)
         let (push, rows) = try #require(found)
@@ -200,7 +200,7 @@ func gone(
     )
 }
 
-/// One that goes back, to be sent then.
+/// Makes a released delivery that is due at this time.
 func retried(
     _ delivery: Delivery,
     until due: Instant = .now(),
@@ -221,13 +221,13 @@ func retried(
     )
 }
 
-/// One that is in flight.
+/// Makes a delivery in flight.
 func inFlight(_ delivery: Delivery) -> DeliveryRecord { DeliveryRecord(delivery, nil) }
 
 extension PushLedger {
     /// Writes rows.
     ///
-    /// - Returns: Those that were this session's.
+    /// - Returns: Those that this session owned.
     @discardableResult
     func record(session: Int, _ records: [DeliveryRecord]) async throws -> Set<DeliveryKey> {
         let results = try await write(records.map { .row($0) }, session: session)
@@ -245,7 +245,7 @@ extension PushLedger {
 }
 
 extension NewPush {
-    /// The same under another id, or of another source.
+    /// Returns the same push under another id, or from another source.
     func with(id: String? = nil, eventSource: String? = nil) -> NewPush {
         NewPush(
             id: id ?? self.id,

@@ -34,7 +34,7 @@ struct StoreTests {
         }
     }
 
-    @Test("An installation comes back as it was saved, unknown fields and all")
+    @Test("An installation is read back as it was saved, with unknown fields")
     func installationsAreKept() async throws {
         try await StorageFixture.run { fixture in
             let object: JSONObject = [
@@ -73,7 +73,7 @@ struct StoreTests {
         }
     }
 
-    @Test("A token that moves to another installation leaves the one that had it")
+    @Test("A token that moves to another installation leaves its old one")
     func tokensMove() async throws {
         try await StorageFixture.run { fixture in
             var first = fixture.iPhone("aa11")
@@ -113,7 +113,7 @@ struct StoreTests {
         }
     }
 
-    @Test("A credential takes the place of the one of its name, and the dispatchers are told")
+    @Test("A credential replaces the one of its name, and the dispatchers are notified")
     func credentialsAreReplaced() async throws {
         try await StorageFixture.run { fixture in
             let store = fixture.database.credentials
@@ -167,12 +167,13 @@ struct StoreTests {
             #expect(try await database.outbox.count() == 1)
             let claimed = try await database.outbox.claim()
             #expect(claimed.map(\.record) == [record])
-            // Another relay sees it again when the lease of the first is over, or Kafka is away.
+            // Another relay sees it again when the lease of the first has expired, or Kafka is
+            // unavailable.
             #expect(try await database.outbox.claim().isEmpty)
             try await database.outbox.finish(claimed.map { ($0, .unavailable) })
             let second = try await database.outbox.claim()
             #expect(second.map(\.id) == claimed.map(\.id))
-            // The first relay's word comes late: the claim is another's now, and stays.
+            // The first relay reports late: the claim is another's now, and stays.
             try await database.outbox.finish(claimed.map { ($0, .unavailable) })
             #expect(try await database.outbox.claim().isEmpty)
             #expect(try await database.outbox.count() == 1)
@@ -189,7 +190,7 @@ struct StoreTests {
         }
     }
 
-    @Test("Promise 8: a record that the broker does not take lets the others pass, and stays")
+    @Test("Promise 8: a record that the broker rejects stays, and the others pass it")
     func refusedRecordsStepAside() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database
@@ -205,7 +206,7 @@ struct StoreTests {
             let first = try await database.outbox.claim(limit: 1)
             #expect(first.map(\.record.value) == [Array("poison".utf8)])
             try await database.outbox.finish(first.map { ($0, .refused) })
-            // Measured from the row's own clock, as this machine may be slow.
+            // It is measured by the row's own clock, as this machine may be slow.
             let (due, refusals) = (
                 try await fixture.server.query(
                     "select due_at > created_at + interval '1 second' from outbox where refusals > 0"
@@ -238,7 +239,9 @@ struct StoreTests {
         }
     }
 
-    @Test("Promise 12: days get their partition ahead, old ones go, what is pending stays")
+    @Test(
+        "Promise 12: partitions are made ahead, old ones are dropped, and pending deliveries stay"
+    )
     func maintenanceKeepsBounds() async throws {
         try await StorageFixture.run { fixture in
             let database = fixture.database

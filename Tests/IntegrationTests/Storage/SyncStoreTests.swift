@@ -7,7 +7,7 @@ import SyncStorage
 import Testing
 
 @Suite(
-    "Push sync, as it is kept",
+    "Storage of push sync",
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
@@ -53,7 +53,7 @@ struct SyncStoreTests {
         SyncPatch(key: key, value: value, syncCount: count)
     }
 
-    @Test("A call changes all of its records, by one count, or none of them")
+    @Test("A call changes all of its records by one count, or fails as a whole")
     func allOrNothing() async throws {
         try await StorageFixture.run { fixture in
             try await Self.link(fixture)
@@ -81,7 +81,7 @@ struct SyncStoreTests {
         }
     }
 
-    @Test("Keys that look alike and are written in other bytes are other records")
+    @Test("Keys that look alike but have other bytes are other records")
     func alike() async throws {
         try await StorageFixture.run { fixture in
             try await Self.link(fixture)
@@ -99,7 +99,7 @@ struct SyncStoreTests {
         }
     }
 
-    @Test("Of writers who race each count is one's, and no record is lost")
+    @Test("Concurrent writers get a count each, and no record is lost")
     func races() async throws {
         try await StorageFixture.run { fixture in
             try await Self.link(fixture)
@@ -124,7 +124,7 @@ struct SyncStoreTests {
         }
     }
 
-    @Test("Thirty writers who race for twenty places make twenty datasets")
+    @Test("Thirty concurrent writers for twenty places make twenty datasets")
     func places() async throws {
         try await StorageFixture.run { fixture in
             try await Self.link(fixture)
@@ -148,7 +148,7 @@ struct SyncStoreTests {
         }
     }
 
-    @Test("A dataset holds 1,024 records and 1 MiB; a tombstone counts its key alone")
+    @Test("A dataset has up to 1,024 records and 1 MiB, and a tombstone counts only its key")
     func limits() async throws {
         try await StorageFixture.run { fixture in
             try await Self.link(fixture)
@@ -175,7 +175,7 @@ struct SyncStoreTests {
         }
     }
 
-    @Test("What was deleted is remembered, and its counts go on")
+    @Test("A deleted record has a tombstone, and its counts continue")
     func deletion() async throws {
         try await StorageFixture.run { fixture in
             try await Self.link(fixture)
@@ -205,7 +205,7 @@ struct SyncStoreTests {
         }
     }
 
-    @Test("Pages go on behind the last record, and show one that moved again")
+    @Test("Pages continue after the last record, and repeat one that moved")
     func pages() async throws {
         try await StorageFixture.run { fixture in
             try await Self.link(fixture)
@@ -225,7 +225,7 @@ struct SyncStoreTests {
         }
     }
 
-    @Test("A removed record is forgotten in its time, and its key is one that never was")
+    @Test("A tombstone expires in time, and its key is new again")
     func tombstones() async throws {
         try await StorageFixture.run { fixture in
             try await Self.link(fixture)
@@ -243,7 +243,7 @@ struct SyncStoreTests {
         }
     }
 
-    @Test("An unlinked pool serves nobody, and keeps its data for the same app until it is erased")
+    @Test("An unlinked pool is not served, and keeps its data for the same app until it is erased")
     func links() async throws {
         try await StorageFixture.run { fixture in
             try await Self.link(fixture)

@@ -9,14 +9,14 @@ import Synchronization
 import Testing
 
 @Suite(
-    "Push sync, as it is told",
+    "Notifications of push sync",
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
 struct SyncWindowTests {
     private typealias Store = SyncStoreTests
 
-    /// A dataset of one record with a phone and a tablet that listen.
+    /// Makes a dataset of one record with a subscribed phone and tablet.
     private static func listeners(_ fixture: StorageFixture) async throws -> [String] {
         try await Store.link(fixture)
         try await Store.update([Store.set("a", "1", 0)], fixture.database)
@@ -54,7 +54,7 @@ struct SyncWindowTests {
         )
     }
 
-    /// Ends all windows; who was told of which count.
+    /// Ends all windows; returns the notified devices and their counts.
     private static func ring(_ fixture: StorageFixture) async throws -> [String: Int] {
         let told = Recorded()
         _ = try await fixture.database.syncWindows.endDueWindows(limit: 100) { item in
@@ -71,7 +71,7 @@ struct SyncWindowTests {
         try await fixture.database.syncWindows.note(changes, coalesce: .zero)
     }
 
-    @Test("Each who listens hears once, of the last count, and the writer of it does not")
+    @Test("Each subscriber is notified once, of the last count, and its writer is not")
     func once() async throws {
         try await StorageFixture.run { fixture in
             let devices = try await Self.listeners(fixture)
@@ -88,7 +88,7 @@ struct SyncWindowTests {
         }
     }
 
-    @Test("Where both have written in one window both hear")
+    @Test("Both devices are notified if both have written in one window")
     func both() async throws {
         try await StorageFixture.run { fixture in
             let devices = try await Self.listeners(fixture)
@@ -101,7 +101,7 @@ struct SyncWindowTests {
         }
     }
 
-    @Test("A pool's application names the topic of APNs where the app has one of that name")
+    @Test("A pool's application decides the topic of APNs if the app has one of that name")
     func topics() async throws {
         try await StorageFixture.run { fixture in
             _ = try await Self.listeners(fixture)
@@ -126,7 +126,7 @@ struct SyncWindowTests {
         }
     }
 
-    @Test("A repeat, and a count below, tell nobody anything")
+    @Test("A repeat or a lower count notifies no device")
     func neverBack() async throws {
         try await StorageFixture.run { fixture in
             _ = try await Self.listeners(fixture)
@@ -139,7 +139,7 @@ struct SyncWindowTests {
         }
     }
 
-    @Test("Records decide their count; a dataset without any goes by what others say")
+    @Test("Records decide their count, and an empty dataset uses the reported one")
     func others() async throws {
         try await StorageFixture.run { fixture in
             _ = try await Self.listeners(fixture)
@@ -169,7 +169,7 @@ struct SyncWindowTests {
         }
     }
 
-    @Test("Of a change that was in Kafka when its dataset was deleted nothing comes back")
+    @Test("A change in Kafka from before its dataset was deleted does not restore it")
     func deleted() async throws {
         try await StorageFixture.run { fixture in
             _ = try await Self.listeners(fixture)
@@ -184,7 +184,7 @@ struct SyncWindowTests {
         }
     }
 
-    @Test("A bulk publish tells every subscription, portion by portion, and ends once a day")
+    @Test("A bulk publish notifies every subscription in batches, and ends once a day")
     func bulk() async throws {
         try await StorageFixture.run { fixture in
             let devices = try await Self.listeners(fixture)
@@ -218,7 +218,7 @@ struct SyncWindowTests {
         }
     }
 
-    @Test("A pool that pushes no more tells nobody")
+    @Test("A pool that no longer pushes notifies no device")
     func off() async throws {
         try await StorageFixture.run { fixture in
             _ = try await Self.listeners(fixture)
@@ -237,7 +237,7 @@ struct SyncWindowTests {
         }
     }
 
-    @Test("Erasing an identity takes its datasets, devices and subscriptions, and counts them")
+    @Test("Erasing an identity deletes its datasets, devices and subscriptions, and counts them")
     func erasure() async throws {
         try await StorageFixture.run { fixture in
             _ = try await Self.listeners(fixture)
@@ -268,7 +268,7 @@ struct SyncWindowTests {
     }
 }
 
-/// What was told, by installation: called on the database's loop.
+/// The notifications by installation: called on the database's loop.
 private final class Recorded: Sendable {
     private let lock = Mutex((counts: [String: Int](), topic: String?.none))
 

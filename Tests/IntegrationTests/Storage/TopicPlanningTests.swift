@@ -6,7 +6,7 @@ import Support
 import Testing
 
 @Suite(
-    "Whom a push to an audience topic reaches, and when",
+    "Audience and timing of a topic push",
     .timeLimit(.minutes(2)),
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
@@ -23,7 +23,7 @@ struct TopicPlanningTests {
         )
     }
 
-    /// An iPhone, a Windows PC and an Android phone in the channel, and an iPhone elsewhere.
+    /// Makes an iPhone, a Windows PC and an Android phone in the channel, and an iPhone elsewhere.
     @discardableResult
     private func install(_ fixture: StorageFixture) async throws -> [Installation] {
         let phones: [JSONObject] = [
@@ -43,7 +43,7 @@ struct TopicPlanningTests {
         return installed
     }
 
-    /// Takes a push in and plans all of it.
+    /// Accepts a push and plans all of it.
     private func plan(
         _ fields: JSONObject,
         _ fixture: StorageFixture,
@@ -81,7 +81,7 @@ struct TopicPlanningTests {
         return members
     }
 
-    @Test("One delivery for FCM's subscribers, one for each of the other platforms' in the channel")
+    @Test("FCM's subscribers are one delivery, and each channel member of another platform is one")
     func platforms() async throws {
         try await StorageFixture.run { fixture in
             try await setFCM(fixture)
@@ -109,7 +109,7 @@ struct TopicPlanningTests {
         }
     }
 
-    @Test("The same where the channel is too full to be found by its name, and as rows")
+    @Test("The result is the same for a channel too large to find by name, and as rows")
     func otherWays() async throws {
         for shardSize in [1, nil] {
             try await StorageFixture.run { fixture in
@@ -133,7 +133,9 @@ struct TopicPlanningTests {
         }
     }
 
-    @Test("Without a credential for FCM there is no topic delivery, and nobody at all is done")
+    @Test(
+        "Without an FCM credential there is no topic delivery, and an empty audience ends at once"
+    )
     func withoutFCM() async throws {
         try await StorageFixture.run { fixture in
             let session = try await fixture.database.sessions.open(name: "first")
@@ -157,7 +159,7 @@ struct TopicPlanningTests {
         }
     }
 
-    @Test("Who fetched the version already, or a later one, is left out, and the record says so")
+    @Test("A device that has the version or a later one is left out, which the record shows")
     func fetched() async throws {
         for shardSize in [10, 1] {
             try await StorageFixture.run { fixture in
@@ -190,7 +192,7 @@ struct TopicPlanningTests {
         }
     }
 
-    @Test("Cancelled, the topic's message is not sent, as nobody's is")
+    @Test("The topic's message of a cancelled push is suppressed like every delivery")
     func cancelled() async throws {
         try await StorageFixture.run { fixture in
             try await setFCM(fixture)
@@ -206,7 +208,7 @@ struct TopicPlanningTests {
     }
 
     @Test(
-        "A spread waits until all are counted, then one shard at a time; the topic is due at once"
+        "A spread waits until all are counted, then one shard at a time, with the topic due at once"
     )
     func spreadShards() async throws {
         try await StorageFixture.run { fixture in
@@ -249,7 +251,7 @@ struct TopicPlanningTests {
     }
 
     @Test(
-        "Those that are named, and a small audience, are laid over the spread, few as they are",
+        "Named devices and a small audience are also distributed over the spread",
         arguments: ["tokens", "installations", "channels", "where"]
     )
     func spreadRows(field: String) async throws {

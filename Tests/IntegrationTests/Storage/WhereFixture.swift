@@ -4,13 +4,13 @@ import PushCore
 import Support
 import Testing
 
-/// A `where` asked of the database and of a plain evaluation, over the same objects.
+/// Runs a `where` in the database and in a plain evaluation, over the same objects.
 struct WhereFixture {
     let storage: StorageFixture
     let installations: [JSONObject]
     let identities: [JSONObject]
 
-    /// Takes what the database holds.
+    /// Loads the objects of the database.
     init(_ storage: StorageFixture, identities: [JSONObject]) async throws {
         self.storage = storage
         self.identities = identities
@@ -29,7 +29,7 @@ struct WhereFixture {
         installations = found
     }
 
-    /// Keeps identities, as there is no store of them yet; each has an `objectId`.
+    /// Stores identities, as there is no store of them yet; each has an `objectId`.
     static func insert(_ identities: [JSONObject], into storage: StorageFixture) async throws {
         let rows = JSONValue.array(identities.map(JSONValue.object)).text
         _ = try await storage.server.query(
@@ -42,7 +42,7 @@ struct WhereFixture {
         )
     }
 
-    /// Which installations a plain evaluation selects, in their order.
+    /// Returns the installations that a plain evaluation selects, in their order.
     func expected(_ condition: Where) -> [String] {
         var found: [(WhereQuery, [JSONObject])] = []
         func resolve(_ query: WhereQuery) -> [JSONObject] {
@@ -57,7 +57,7 @@ struct WhereFixture {
             .compactMap { $0["objectId"]?.string }
     }
 
-    /// Which installations the database selects, in their order.
+    /// Returns the installations that the database selects, in their order.
     func found(_ condition: Where) async throws -> [String] {
         var ids: [String] = []
         let key = SortKey(path: try WherePath("objectId"), isDescending: false)
@@ -74,7 +74,7 @@ struct WhereFixture {
         }
     }
 
-    /// - Returns: How many are selected.
+    /// - Returns: The number of selected ones.
     @discardableResult
     func compare(_ text: String, sourceLocation: SourceLocation = #_sourceLocation) async throws
         -> Int

@@ -10,7 +10,7 @@ import Testing
     .enabled(if: TestEnvironment.databaseURL != nil, "DATABASE_URL is not set")
 )
 struct WhereStoreTests {
-    @Test("Random conditions select in SQL what a plain evaluation selects")
+    @Test("Random conditions select the same in SQL as in a plain evaluation")
     func agreesWithEvaluation() async throws {
         try await StorageFixture.run { storage in
             var random = RandomWhere(seed: 7)
@@ -60,11 +60,11 @@ struct WhereStoreTests {
         }
     }
 
-    @Test("The conditions of LeanCloud's push guide select what they should")
+    @Test("The conditions of LeanCloud's push guide select the documented devices")
     func selectsAsInTheGuide() async throws {
         try await StorageFixture.run { storage in
             let identities: [JSONObject] = (0..<500).map { index in
-                // Some at the place, some around it, most far away.
+                // Some are at the place, some around it, most far away.
                 let away = index % 5 == 0 ? Double(index % 50) * 0.001 : Double(index % 80)
                 return [
                     "objectId": .string("user\(index)"),
@@ -128,7 +128,7 @@ struct WhereStoreTests {
         }
     }
 
-    @Test("Nothing that is accepted makes a statement fail")
+    @Test("No accepted condition makes a statement fail")
     func hostileConditionsAreHarmless() async throws {
         try await StorageFixture.run { storage in
             var random = RandomWhere(seed: 11)
@@ -137,7 +137,8 @@ struct WhereStoreTests {
                 object["s"] = .string(String(repeating: "ab\n", count: 1 + index * 20))
                 try await storage.install(object)
             }
-            // As long as `deploy/fuzz where-sql` says, and then never the same ones twice.
+            // It runs as long as `deploy/fuzz where-sql` says, and then with new conditions each
+            // time.
             let seconds = ProcessInfo.processInfo.environment["CARILLON_FUZZ_SECONDS"]
                 .flatMap { Int($0) }
             let seed: UInt64 = seconds == nil ? 13 : .random(in: 0...UInt64.max)
@@ -159,7 +160,7 @@ struct WhereStoreTests {
         }
     }
 
-    @Test("The largest patterns that are accepted are matched")
+    @Test("The largest accepted patterns can be matched")
     func largePatternsAreMatched() async throws {
         try await StorageFixture.run { storage in
             try await storage.install(["deviceType": "web", "s": "aaab"])
@@ -181,7 +182,7 @@ struct WhereStoreTests {
         }
     }
 
-    @Test("Equality of an app's own field, channels and identities are found by an index")
+    @Test("Equality of a custom field, channels and identities is found by an index")
     func usesIndexes() async throws {
         try await StorageFixture.run { storage in
             _ = try await storage.server.query(
@@ -196,7 +197,7 @@ struct WhereStoreTests {
                 from generate_series(1, 20000) i
                 """
             )
-            // An index still holds its newest entries apart.
+            // Until then an index has its newest entries in a separate list.
             _ = try await storage.server.query("vacuum analyze")
             for (text, index) in [
                 (#"{"city": "city77"}"#, "installations_fields"),
@@ -227,7 +228,7 @@ struct WhereStoreTests {
         }
     }
 
-    @Test("Fields of the app's own are ordered by type, then by value; the nearest come first")
+    @Test("Custom fields are ordered by type, then by value, and the nearest come first")
     func ordersRows() async throws {
         try await StorageFixture.run { storage in
             let values: [JSONValue?] = [
@@ -244,7 +245,7 @@ struct WhereStoreTests {
                 ]
                 expected.append(try await storage.install(object).objectID)
             }
-            // Of the first two neither is more than the other; their ids decide.
+            // The first two are equal, so their ids decide.
             expected[0...1].sort()
             let store = storage.database.installations
             let up = try await store.query(
@@ -267,7 +268,7 @@ struct WhereStoreTests {
         }
     }
 
-    @Test("A class that is not kept is refused by its name")
+    @Test("A class that is not stored is refused by its name")
     func refusesOtherClasses() async throws {
         try await StorageFixture.run { storage in
             let condition = try Where.parse(
@@ -285,7 +286,7 @@ struct WhereStoreTests {
     }
 }
 
-/// What became of hostile conditions that one worker asked.
+/// The results of hostile conditions that one worker ran.
 private struct HostileTally {
     var asked = 0
     var refused = 0
@@ -317,7 +318,7 @@ private struct HostileTally {
                     order: [descending],
                     limit: 3
                 )
-                // As an audience is planned.
+                // An audience is planned like this.
                 _ = try await storage.database.installations.explain(
                     app: StorageFixture.app,
                     PushRequest.Selectors(condition: condition)
@@ -333,7 +334,7 @@ private struct HostileTally {
     }
 }
 
-/// Conditions and patterns of no sense.
+/// Nonsensical conditions and patterns.
 enum HostileWhere {
     private static let keys = [
         "s", "n", "channels", "objectId", "createdAt", "o.x", "$or", "$and", "$nor", "$in", "$nin",
