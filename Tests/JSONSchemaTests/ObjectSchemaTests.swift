@@ -2,12 +2,12 @@ import JSON
 import JSONSchema
 import Testing
 
-/// Reads a schema of a type called `WeatherSensor`.
+/// Parses a schema of a type called `WeatherSensor`.
 func schema(_ text: String) throws(SchemaError) -> ObjectSchema {
     try ObjectSchema(Array(text.utf8), type: "WeatherSensor")
 }
 
-/// A type with one property `x` beside its `_id`.
+/// Makes a type with one property `x` beside its `_id`.
 func schema(x: String, _ others: String = "") throws(SchemaError) -> ObjectSchema {
     try schema(
         #"{"type":"object","properties":{"_id":{"type":"string"},"x":\#(x)},"required":["_id"]\#(others)}"#
@@ -230,7 +230,7 @@ func schema(x: String, _ others: String = "") throws(SchemaError) -> ObjectSchem
         return #","$defs":{\#(definitions)}"#
     }
 
-    @Test("A schema that applies too many schemas to one value is refused where it does")
+    @Test("A schema that applies too many schemas to one value is refused with the place")
     func applications() throws {
         _ = try schema(x: ##"{"$ref":"#/$defs/d7"}"##, doubling(7))
         let error = #expect(throws: SchemaError.self) {
@@ -240,7 +240,7 @@ func schema(x: String, _ others: String = "") throws(SchemaError) -> ObjectSchem
         #expect(error?.reason.contains("more than 1000 schemas apply to one value") == true)
     }
 
-    @Test("A stored one is still read, and what takes too long by it is refused")
+    @Test("A stored schema of that kind is still read, and a check that takes too long is refused")
     func storedSchema() throws {
         let text = """
             {"type":"object","required":["_id"],
@@ -253,7 +253,7 @@ func schema(x: String, _ others: String = "") throws(SchemaError) -> ObjectSchem
         #expect(stored.check(["_id": "a"], by: checker) == nil)
     }
 
-    @Test("What a check may take grows with the object, so a large one is checked to its end")
+    @Test("The limit of a check grows with the object, so a large object is checked completely")
     func largeObject() throws {
         let list = try schema(x: #"{"items":{"allOf":[{"type":"integer"},{"minimum":0}]}}"#)
         let numbers = JSONValue.array((0..<60_000).map { .integer($0) })
@@ -266,7 +266,7 @@ func schema(x: String, _ others: String = "") throws(SchemaError) -> ObjectSchem
         #expect(texts.check(["_id": "a", "x": many], by: SchemaChecker()) == nil)
     }
 
-    @Test("A recursive schema whose branches double with each level takes too long, not for ever")
+    @Test("A recursive schema whose branches double at each level fails in bounded time")
     func doublingRecursion() throws {
         let node = ##"""
             {"anyOf":[{"required":["b"],"properties":{"a":{"$ref":"#/$defs/n"}}},

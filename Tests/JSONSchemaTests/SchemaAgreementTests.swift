@@ -4,7 +4,7 @@ import JSONSchema
 import Support
 import Testing
 
-/// Our checks beside PyPI's `jsonschema`: 100,000 random values of random schemas.
+/// Compares our checks with PyPI's `jsonschema`: 100,000 random values of random schemas.
 @Suite(
     .timeLimit(.minutes(10)),
     .enabled(if: TestEnvironment.pythonForIngest != nil, "CARILLON_PYTHON_INGEST is not set")
@@ -12,7 +12,7 @@ import Testing
 struct SchemaAgreementTests {
     private static let count = 25_000
 
-    /// Four processes: one alone would outlast all other tests.
+    /// Runs in four processes: a single one would take longer than all other tests.
     @Test(arguments: 0..<4) func jsonschemaSaysTheSame(part: Int) async throws {
         let python = try #require(TestEnvironment.pythonForIngest)
         let script = URL(filePath: #filePath).deletingLastPathComponent()

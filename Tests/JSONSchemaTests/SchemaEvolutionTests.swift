@@ -3,7 +3,7 @@ import JSONSchema
 import Testing
 
 @Suite struct SchemaEvolutionTests {
-    /// Of a property `x`, before and after.
+    /// Changes of a property `x`, before and after.
     @Test(arguments: [
         (#"{"type":"number"}"#, #"{"type":"integer"}"#, "/type"),
         (#"{"type":"string"}"#, #"{"type":"integer"}"#, "/type"),

@@ -4,7 +4,7 @@ import JSONSchema
 import Testing
 
 /// The JSON Schema Test Suite, from the folder `draft2020-12` that `JSON_SCHEMA_SUITE` names: every
-/// case of the keywords that are taken. A schema that uses others must be refused by name.
+/// case of the supported keywords. A schema with others must be refused by the keyword's name.
 @Suite(
     .enabled(
         if: ProcessInfo.processInfo.environment["JSON_SCHEMA_SUITE"] != nil,
@@ -22,7 +22,7 @@ struct SchemaSuiteTests {
         "optional/format/time", "optional/format/uri", "optional/format/uuid",
     ]
 
-    /// Why a schema of the suite may be refused.
+    /// Reasons for which a schema of the suite may be refused.
     private static let refusals = [
         "the keyword is not taken", "must begin with #/$defs/",
         "is taken at the top alone, and is a string",
