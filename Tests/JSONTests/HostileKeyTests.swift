@@ -2,13 +2,13 @@ import JSON
 import Support
 import Testing
 
-@Suite("JSON: keys that a stranger chose", .timeLimit(.minutes(1)), .serialized)
+@Suite("JSON: hostile keys", .timeLimit(.minutes(1)), .serialized)
 struct HostileKeyTests {
     private func object(of keys: [String]) -> [UInt8] {
         JSONObject(keys.map { ($0, .null) }).bytes
     }
 
-    @Test("Keys that are equivalent to each other cost what others of their size cost")
+    @Test("Keys that are equivalent to each other cost as much as others of their size")
     func equivalentKeys() throws {
         let hostile = HostileText.keys(1000), benign = HostileText.benignKeys(1000)
         #expect(hostile[0] == hostile[999], "no flood: the keys are not equivalent")
@@ -37,7 +37,7 @@ struct HostileKeyTests {
     }
 
     @Test(
-        "A text of nothing but marks is refused, however it is written; a stack of marks is taken"
+        "A string of marks alone is refused in every notation, and a stack of marks is accepted"
     )
     func marks() throws {
         let (tower, stack) = (HostileText.tower(200), HostileText.tower(CombiningMarkRun.maximum))
@@ -59,7 +59,7 @@ struct HostileKeyTests {
         #expect(try JSONValue.parse("[\"\(many)\"]")[0] == .string(many))
     }
 
-    @Test("The number of values is bounded, read or skipped")
+    @Test("The number of values is bounded, whether they are read or skipped")
     func values() throws {
         let text = Array("[[],{\"a\":1,\"b\":[2]},\"x\",null]".utf8)
         #expect(try JSONValue.parse(text, maximumValues: 8).array?.count == 4)

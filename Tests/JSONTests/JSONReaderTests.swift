@@ -4,7 +4,7 @@ import Testing
 
 @Suite("JSON: reading in place", .timeLimit(.minutes(1)))
 struct JSONReaderTests {
-    @Test("A known shape is read by its keys, and what is not asked for is passed over")
+    @Test("A known shape is read by its keys, and other members are skipped")
     func knownShape() throws {
         let text = """
             {"id":"a","more":{"id":[1,{"id":"no"}]},"count":7,"share":0.5,"on":true,"off":null,
@@ -48,7 +48,7 @@ struct JSONReaderTests {
         )
     }
 
-    @Test("A value of another kind reads as nil, and the next one is at hand")
+    @Test("A value of another kind reads as nil, and the next one can be read")
     func otherKinds() throws {
         let text = #"[{"a":1},[1],"s",1,1.5,true,null]"#
         var found: [String] = []
@@ -71,7 +71,7 @@ struct JSONReaderTests {
         #expect(!isObject)
     }
 
-    @Test("Of duplicate keys the last wins, and a slice is a text of its own")
+    @Test("The last of duplicate keys wins, and a slice is a valid text by itself")
     func duplicatesAndSlices() throws {
         let bytes = Array(#" {"a":1, "b": {"c":[2]} ,"a":3} "#.utf8)
         var a: Int?
@@ -86,7 +86,7 @@ struct JSONReaderTests {
         #expect(try JSONValue.parse(Array(bytes[b])) == ["c": [2]])
     }
 
-    @Test("An error that the caller hides is thrown again, and so is one of what was not read")
+    @Test("A caught error is thrown again, and so is one in a part that was not read")
     func errorsStay() {
         for text in [#"{"a":[1,]}"#, #"{"a":1,"b":tru}"#, "[1] 2", "{\"a\":1"] {
             let error = #expect(throws: JSONError.self) {
@@ -99,7 +99,7 @@ struct JSONReaderTests {
         }
     }
 
-    @Test("Depth and size are bounded as the tree's are")
+    @Test("Depth and size are bounded like the tree's")
     func bounds() {
         for depth in [63, 64, 65] {
             let (left, right) = (UInt8(ascii: "["), UInt8(ascii: "]"))
@@ -114,7 +114,7 @@ struct JSONReaderTests {
         }
     }
 
-    @Test("Whatever bytes come, reader and tree take the same and refuse the same, alike")
+    @Test("Reader and tree accept and refuse the same bytes with the same errors")
     func agreement() {
         let record = Array(
             """
@@ -144,7 +144,7 @@ struct JSONReaderTests {
     }
 }
 
-/// That skipping, reading a tree and walking with typed reads all judge a text as the tree does.
+/// Expects skipping, reading a tree and typed reads to agree with the tree.
 func expectAgreement(_ bytes: [UInt8], _ location: SourceLocation = #_sourceLocation) {
     let tree = Result { try JSONValue.parse(bytes) }
     let walked = Result {
@@ -172,7 +172,7 @@ extension Result {
     }
 }
 
-/// The tree, built out of a reader's typed reads.
+/// Builds the tree from a reader's typed reads.
 private func walk(_ reader: inout JSONReader) throws(JSONError) -> JSONValue {
     switch reader.kind {
     case .object:

@@ -1,7 +1,7 @@
 import JSON
 import Testing
 
-@Suite("JSON: elements of a text that is rejected as a whole", .timeLimit(.minutes(1)))
+@Suite("JSON: elements of an array, cut before parsing", .timeLimit(.minutes(1)))
 struct JSONSlicesTests {
     private func texts(_ text: String, limit: Int = 100) -> [String]? {
         let bytes = Array(text.utf8)
@@ -10,7 +10,7 @@ struct JSONSlicesTests {
     }
 
     @Test(
-        "Each element is cut where it ends, whatever it holds",
+        "Each element is cut at its end, whatever it contains",
         arguments: [
             ("[]", []), (" [ ] ", []), ("[1]", ["1"]), ("[ 1 , 2 ]", ["1", "2"]),
             (
@@ -28,7 +28,7 @@ struct JSONSlicesTests {
     }
 
     @Test(
-        "What is not one closed array has no elements",
+        "Text that is not one closed array has no elements",
         arguments: [
             "", "[", "[1", "[1]]", "[1] 2", "{}", "1", #"["a]"#, #"["a\"#, "[1}", "]", "[{]",
             "[1,,2]", "[1,]", "[,]",
@@ -39,13 +39,13 @@ struct JSONSlicesTests {
         #expect(texts(text) == nil)
     }
 
-    @Test("More elements than the limit are no elements at all")
+    @Test("More elements than the limit give no elements at all")
     func limit() {
         #expect(texts("[1,2,3]", limit: 3)?.count == 3)
         #expect(texts("[1,2,3]", limit: 2) == nil)
     }
 
-    @Test("Members are cut by their keys, escapes read, the last of equal keys last")
+    @Test("Members are cut by their keys, with escapes resolved and the last of equal keys last")
     func members() {
         let bytes = Array(
             #" { "b\u0061tch" : [1, NaN] , "x": {"y": ","}, "x":2}"#.utf8
@@ -63,7 +63,7 @@ struct JSONSlicesTests {
         }
     }
 
-    @Test("What parses is cut into the elements that parsing gives")
+    @Test("Text that can be parsed is cut into the same elements")
     func agreesWithParsing() throws {
         var random = SystemRandomNumberGenerator()
         for _ in 0..<2000 {

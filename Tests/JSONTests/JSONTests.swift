@@ -5,7 +5,7 @@ import Testing
 @Suite("JSON: the value tree", .timeLimit(.minutes(1)))
 struct JSONValueTests {
     @Test(
-        "What RFC 8259 allows is read as what it says",
+        "Text that RFC 8259 allows is read with its meaning",
         arguments: [
             ("null", .null), (" true\n", .bool(true)), ("false", .bool(false)),
             ("0", .integer(0)), ("-1", .integer(-1)), ("1.0", .double(1)),
@@ -22,7 +22,7 @@ struct JSONValueTests {
         #expect(try JSONValue.parse(text) == value)
     }
 
-    @Test("Numbers that no type of ours holds keep their text, and are written as they came")
+    @Test("Numbers outside of our types keep their text and are written unchanged")
     func keepsBigNumbers() throws {
         for text in [
             "9223372036854775808", "-9223372036854775809", "1e400", "-1e400",
@@ -36,7 +36,7 @@ struct JSONValueTests {
         #expect(JSONValue.number("18446744073709551616").double == 18446744073709551616)
     }
 
-    @Test("An integer whose digits a double is written with is that double, as jsonb tells doubles")
+    @Test("An integer that is the shortest form of a double is read as it, as jsonb prints doubles")
     func takesDigitsOfDoubles() throws {
         for (text, value) in [
             ("9223372036854775808", nil), ("9223372036854775807", nil),
@@ -67,7 +67,7 @@ struct JSONValueTests {
     }
 
     @Test(
-        "What RFC 8259 forbids is refused, at the place where it goes wrong",
+        "Text that RFC 8259 forbids is refused with the place of the error",
         arguments: [
             ("", 0, .value), ("[1,]", 3, .value), ("[1 2]", 3, .commaOrBracket),
             ("{\"a\" 1}", 5, .colon), ("{\"a\":1,}", 7, .key), ("{a:1}", 1, .key),
@@ -96,7 +96,7 @@ struct JSONValueTests {
         }
     }
 
-    @Test("An error tells line and byte, and never what was there")
+    @Test("An error has the line and byte, but not the content")
     func errorsAreSafeToShow() {
         let error = #expect(throws: JSONError.self) {
             try JSONValue.parse("{\n\"a\": secret}")
@@ -116,7 +116,7 @@ struct JSONValueTests {
         }
     }
 
-    @Test("Of duplicate keys the last wins and the order stays, below and above the index's limit")
+    @Test("The last of duplicate keys wins and the order stays, below and above the index's limit")
     func duplicateKeys() throws {
         let value = try JSONValue.parse(#"{"b":1,"a":2,"b":3}"#)
         #expect(value.text == #"{"b":3,"a":2}"#)
@@ -129,7 +129,7 @@ struct JSONValueTests {
         #expect(object.keys == (0..<100).map { "k\($0)" })
     }
 
-    @Test("Keys that are only equivalent are two, below and above the index's limit")
+    @Test("Keys that are only equivalent differ, below and above the index's limit")
     func equivalentKeys() throws {
         let keys = ["\u{e9}", "e\u{301}"]
         for others in [0, 40] {
@@ -144,7 +144,7 @@ struct JSONValueTests {
         }
     }
 
-    @Test("An object takes, replaces and gives up members")
+    @Test("Members of an object are added, replaced and removed")
     func objectEditing() {
         var object = JSONObject()
         for index in 0..<40 { object["k\(index)"] = JSONValue(index) }
@@ -195,7 +195,7 @@ struct JSONValueTests {
         #expect(left != ["b": [2], "c": 1])
     }
 
-    @Test("Accessors give a value only where it is exactly that")
+    @Test("Accessors return a value only of exactly their type")
     func accessors() {
         #expect(JSONValue.double(1).integer == 1)
         #expect(JSONValue.double(1.5).integer == nil)
@@ -211,7 +211,7 @@ struct JSONValueTests {
         #expect(value.kind == "object")
     }
 
-    @Test("What is written is read back as the same")
+    @Test("A written value is read back as the same")
     func roundTrip() throws {
         let value: JSONValue = [
             "text": "q\"b\\c/\u{1}\u{1F}\u{7F}\u{2028}é😀\n", "int": -42, "min": .integer(.min),
@@ -230,9 +230,9 @@ struct JSONValueTests {
 
 @Suite("JSON: strings", .timeLimit(.minutes(1)))
 struct JSONStringTests {
-    /// Eight bytes are looked at together, so each place within eight is tried.
+    /// Eight bytes are checked together, so each position within eight is tried.
     @Test(
-        "Wherever it lies, what must be escaped is, and nothing else",
+        "Characters that need an escape are escaped at every position, and no others are",
         arguments: (0..<20).flatMap { before in [0, 3, 12].map { (before, $0) } }
     )
     func escapes(before: Int, after: Int) throws {
@@ -281,7 +281,7 @@ struct JSONStringTests {
     )
 )
 struct JSONTestSuiteTests {
-    @Test("y_ is taken, n_ refused, i_ never crashes, and every case is there")
+    @Test("y_ cases are accepted, n_ cases refused, i_ cases do not crash, and every case is there")
     func verdicts() throws {
         let folder = try #require(ProcessInfo.processInfo.environment["JSON_TEST_SUITE"])
         let names = try FileManager.default.contentsOfDirectory(atPath: folder)
