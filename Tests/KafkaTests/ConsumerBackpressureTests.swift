@@ -2,7 +2,7 @@ import Testing
 
 @testable import Kafka
 
-@Suite("Holding back", .timeLimit(.minutes(1)))
+@Suite("Consumer backpressure", .timeLimit(.minutes(1)))
 struct ConsumerBackpressureTests {
     private let start = ContinuousClock.now
 
@@ -10,7 +10,9 @@ struct ConsumerBackpressureTests {
         start + .milliseconds(milliseconds)
     }
 
-    @Test("Full for a second pauses, by records as by bytes, and half of both goes on")
+    @Test(
+        "Reading pauses after a second with a full queue, and resumes at half of records and bytes"
+    )
     func bounds() {
         for (records, bytes) in [(10, 0), (1, 1000)] {
             var holdBack = ConsumerBackpressure(maximumRecords: 10, maximumBytes: 1000)
@@ -28,7 +30,7 @@ struct ConsumerBackpressureTests {
         }
     }
 
-    @Test("Full, then a little less, then full again: the second time has its own second")
+    @Test("A queue that is full again after a decrease waits a new second before it pauses")
     func partialDrain() {
         var holdBack = ConsumerBackpressure(maximumRecords: 10, maximumBytes: 1000)
         #expect(holdBack.inHand(records: 10, bytes: 0, at: after(0)) == .none)
@@ -38,7 +40,9 @@ struct ConsumerBackpressureTests {
         #expect(holdBack.inHand(records: 10, bytes: 0, at: after(61_000)) == .pause)
     }
 
-    @Test("Full without a pause goes on at half too: something may wait unannounced")
+    @Test(
+        "A full queue that was never paused also resumes at half, as records may wait without a signal"
+    )
     func notPaused() {
         var holdBack = ConsumerBackpressure(maximumRecords: 10, maximumBytes: 1000)
         #expect(holdBack.inHand(records: 10, bytes: 0, at: after(0)) == .none)
@@ -47,14 +51,16 @@ struct ConsumerBackpressureTests {
         #expect(holdBack.inHand(records: 4, bytes: 0, at: after(3)) == .none)
     }
 
-    @Test("Sixteen records of 4 MiB are a full queue: librdkafka is asked to look at each fourth")
+    @Test(
+        "Sixteen records of 4 MiB fill the queue, and librdkafka is asked to look after each fourth"
+    )
     func largeRecords() {
         var prompt = FetchPrompt(limitRecords: 100_000, limitBytes: 64 << 20)
         let asked = (1...16).filter { _ in prompt.took(records: 1, bytes: 4 << 20) }
         #expect(asked == [4, 8, 12, 16])
     }
 
-    @Test("A hundred thousand small ones are one too, and nothing taken asks for nothing")
+    @Test("A hundred thousand small records fill the queue, and an empty poll asks for nothing")
     func smallRecords() {
         var prompt = FetchPrompt(limitRecords: 100_000, limitBytes: 64 << 20)
         let asked = (1...100).filter { _ in prompt.took(records: 1000, bytes: 300_000) }

@@ -2,11 +2,11 @@ import Testing
 
 @testable import Kafka
 
-@Suite("Consumer stop", .timeLimit(.minutes(1)))
+@Suite("Stopping a consumer", .timeLimit(.minutes(1)))
 struct ConsumerStopTests {
     private typealias Situation = ConsumerStop.Situation
 
-    @Test("Batches, then the group, then the close, then the client")
+    @Test("A stop finishes batches, then leaves the group, then closes, then destroys the client")
     func order() {
         var stop = ConsumerStop()
         #expect(stop.next(Situation(outstandingBatches: 2)) == .wait)
@@ -19,21 +19,21 @@ struct ConsumerStopTests {
         #expect(stop.next(Situation(elapsed: .seconds(60))) == .wait)
     }
 
-    @Test("Batches that never come back are waited for only so long")
+    @Test("A stop waits only a bounded time for unfinished batches")
     func drain() {
         var stop = ConsumerStop()
         #expect(stop.next(Situation(outstandingBatches: 1, elapsed: .seconds(9))) == .wait)
         #expect(stop.next(Situation(outstandingBatches: 1, elapsed: .seconds(10))) == .unsubscribe)
     }
 
-    @Test("Nothing is closed before the first rebalance was answered")
+    @Test("Nothing is closed before the first rebalance has been answered")
     func joining() {
         var stop = ConsumerStop()
         #expect(stop.next(Situation(hasJoined: false, elapsed: .seconds(5))) == .wait)
         #expect(stop.next(Situation(hasJoined: true, elapsed: .seconds(6))) == .unsubscribe)
     }
 
-    @Test("No broker: a consumer that never joined is left alone after a second")
+    @Test("Without a broker a consumer that never joined is abandoned after a second")
     func absent() {
         var stop = ConsumerStop()
         #expect(stop.next(Situation(hasJoined: false, isBrokerUp: false)) == .wait)
@@ -43,7 +43,9 @@ struct ConsumerStopTests {
         )
     }
 
-    @Test("A broker that does not answer the leave is waited for five seconds, and so is the close")
+    @Test(
+        "A broker that does not answer is given five seconds for the leave and five for the close"
+    )
     func leaving() {
         var stop = ConsumerStop()
         #expect(stop.next(Situation(elapsed: .seconds(2))) == .unsubscribe)
@@ -55,7 +57,7 @@ struct ConsumerStopTests {
         #expect(closing.next(Situation(isMember: false, elapsed: .seconds(5))) == .abandon)
     }
 
-    @Test("Where the process has less time, every wait is shorter; more time changes nothing")
+    @Test("Every wait is shorter if the process has less time, and no longer if it has more")
     func fitting() {
         var stop = ConsumerStop()
         stop.fit(to: .seconds(3))
@@ -66,7 +68,7 @@ struct ConsumerStopTests {
         #expect(stop.limit == .seconds(3))
     }
 
-    @Test("A consumer that the group rejects is left alone after a second, unless it joins then")
+    @Test("A consumer that the group rejects is abandoned after a second, unless it joins by then")
     func rejected() {
         let waiting = Situation(hasJoined: false, isRejected: true)
         let late = Situation(hasJoined: false, isRejected: true, elapsed: .seconds(1))
@@ -78,7 +80,7 @@ struct ConsumerStopTests {
         #expect(joined.next(Situation(elapsed: .seconds(1))) == .unsubscribe)
     }
 
-    @Test("Whatever hangs, it is over after the limit")
+    @Test("The stop ends at the limit, whatever hangs")
     func limit() {
         let late = Situation(outstandingBatches: 1, elapsed: .seconds(15))
         var stop = ConsumerStop()

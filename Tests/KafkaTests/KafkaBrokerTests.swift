@@ -7,7 +7,7 @@ import Testing
 
 private let brokers = ProcessInfo.processInfo.environment["KAFKA_BOOTSTRAP_SERVERS"] ?? ""
 
-/// What only a real broker shows: how soon groups move, and what is committed when.
+/// Behaviour that only a real broker shows: how soon groups rebalance, and what is committed when.
 @Suite(
     "Real broker",
     .enabled(if: !brokers.isEmpty, "KAFKA_BOOTSTRAP_SERVERS names no broker"),
@@ -16,7 +16,7 @@ private let brokers = ProcessInfo.processInfo.environment["KAFKA_BOOTSTRAP_SERVE
 struct KafkaBrokerTests {
     private let configuration = KafkaConfiguration(bootstrapServers: brokers)
 
-    /// A topic of the test's own, which is also the name of its group.
+    /// Creates a topic of the test's own, whose name is also that of its group.
     private func makeTopic(_ partitions: Int, on loop: EventLoop) async throws -> String {
         let name = "kafka-test-\(UUID().uuidString.lowercased())"
         let created = try await KafkaAdmin.ensureTopics(
@@ -36,7 +36,7 @@ struct KafkaBrokerTests {
         try Running(brokers, group: topic, topics: [topic], maximumBatch: maximumBatch, on: loop)
     }
 
-    @Test("Topics are created where they are missing, once, by whoever comes first")
+    @Test("Missing topics are created once, by the first process that comes")
     func ensureTopics() async throws {
         try await withLoop { loop in
             let names = (0..<3).map { _ in "kafka-test-\(UUID().uuidString.lowercased())" }
@@ -55,7 +55,9 @@ struct KafkaBrokerTests {
         }
     }
 
-    @Test("A topic that cannot be is an error that names it, and no broker is a retryable one")
+    @Test(
+        "A topic that cannot be created is an error with its name, and a missing broker is retryable"
+    )
     func adminErrors() async throws {
         try await withLoop { loop in
             let configuration = configuration
@@ -75,7 +77,7 @@ struct KafkaBrokerTests {
         }
     }
 
-    @Test("Records arrive with their headers, each key in order")
+    @Test("Records arrive with their headers, in order for each key")
     func roundTrip() async throws {
         try await withLoop { loop in
             let topic = try await makeTopic(4, on: loop)
@@ -98,7 +100,7 @@ struct KafkaBrokerTests {
         }
     }
 
-    @Test("What librdkafka holds ahead is small, and reading does not wait for it to look again")
+    @Test("librdkafka prefetches little, and reading does not wait for its next look")
     func smallReadAhead() async throws {
         try await withLoop { loop in
             let topic = try await makeTopic(1, on: loop)
@@ -106,8 +108,8 @@ struct KafkaBrokerTests {
             var records = numbered(0..<20_000, topic: topic)
             for index in records.indices { records[index].value? += padding }
             try await produce(records, to: brokers, on: loop)
-            // A fetch brings less than a thousand, and after each librdkafka has enough for now:
-            // left alone it looks again a second later, twenty times.
+            // A fetch returns fewer than a thousand records, which is enough for librdkafka. Left
+            // alone, it looks again a second later, twenty times.
             let running = try Running(
                 brokers,
                 group: topic,
@@ -123,7 +125,7 @@ struct KafkaBrokerTests {
         }
     }
 
-    @Test("What is finished out of order is committed only up to the first gap")
+    @Test("Offsets are committed only up to the first gap of unfinished records")
     func contiguous() async throws {
         try await withLoop { loop in
             let topic = try await makeTopic(1, on: loop)
@@ -140,7 +142,7 @@ struct KafkaBrokerTests {
         }
     }
 
-    @Test("The lag is what is not finished")
+    @Test("The lag is the number of unfinished records")
     func lag() async throws {
         try await withLoop { loop in
             let topic = try await makeTopic(1, on: loop)
@@ -156,7 +158,7 @@ struct KafkaBrokerTests {
             )
             let batches = try await running.take(100)
             let gauge = metrics.gauge(.kafkaLag, ["group": topic, "topic": topic])
-            // Nothing was ever committed, and that is not nothing to do.
+            // The group has no commit yet, which does not mean that nothing is left.
             try await eventually("a hundred are left") { gauge.value == 100 }
             for batch in batches.prefix(7) { await running.consumer.finished(batch) }
             try await eventually("thirty are left") { gauge.value == 30 }
@@ -166,7 +168,7 @@ struct KafkaBrokerTests {
         }
     }
 
-    @Test("A group's position is what it has committed, and where the younger records begin")
+    @Test("A group's position is its commit and the offset where the younger records begin")
     func position() async throws {
         try await withLoop { loop in
             let topic = try await makeTopic(2, on: loop)
@@ -217,7 +219,7 @@ struct KafkaBrokerTests {
         }
     }
 
-    @Test("A killed member's records are read by the next: none is lost")
+    @Test("The next member reads the records of a killed one without a loss")
     func crash() async throws {
         try await withLoop { loop in
             let topic = try await makeTopic(3, on: loop)
@@ -244,7 +246,9 @@ struct KafkaBrokerTests {
         }
     }
 
-    @Test("A second member joins and leaves: what the first had in hand is finished, then moved")
+    @Test(
+        "When a second member joins or leaves, the first finishes its batches before partitions move"
+    )
     func joinAndLeave() async throws {
         try await withLoop { loop in
             let topic = try await makeTopic(4, on: loop)
@@ -277,12 +281,12 @@ struct KafkaBrokerTests {
             try await first.stop()
             try await reading.value
             #expect(await ledger.distinct == 6000)
-            // Each batch was finished before its partition moved, so nobody read it again.
+            // Each batch was finished before its partition moved, so no member read it again.
             #expect(await ledger.repeats == 0)
         }
     }
 
-    @Test("A revocation does not wait for ever for a batch that never comes back")
+    @Test("A revocation waits only a bounded time for a batch that is never finished")
     func revocationBound() async throws {
         try await withLoop { loop in
             let topic = try await makeTopic(2, on: loop)
@@ -290,7 +294,7 @@ struct KafkaBrokerTests {
             let first = try run(topic, on: loop)
             let kept = try await first.take(20)
             let second = try run(topic, on: loop)
-            // Half of the records are the second's, after the bound.
+            // The second member has half of the records after the bound.
             let moved = try await second.consume(1)
             #expect(!moved.isEmpty)
             for batch in kept { await first.consumer.finished(batch) }

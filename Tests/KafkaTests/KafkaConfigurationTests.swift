@@ -22,7 +22,7 @@ struct KafkaConfigurationTests {
     }
 
     @Test(
-        "A property that cannot be used is named, before anything runs",
+        "An invalid property is refused with its name before anything runs",
         arguments: [
             ("no.such.property", "1"), ("session.timeout.ms", "5999"),
             ("heartbeat.interval.ms", "soon"), ("enable.auto.offset.store", "true"),
@@ -38,13 +38,13 @@ struct KafkaConfigurationTests {
         #expect(!error.debugDescription.contains("soon"))
     }
 
-    @Test("Properties that do not fit together are refused at the start too")
+    @Test("Properties that contradict each other are also refused at the start")
     func combination() async throws {
         let error = try await error(["security.protocol": "ssl", "ssl.ca.location": "/nowhere.pem"])
         #expect(error?.name == "_INVALID_ARG")
     }
 
-    @Test("An operator's property wins over our default")
+    @Test("An operator's property overrides our default")
     func override() async throws {
         let configuration = KafkaConfiguration(
             bootstrapServers: "127.0.0.1:1",
@@ -55,7 +55,7 @@ struct KafkaConfigurationTests {
         #expect(settings.last { $0.name == "enable.idempotence" }?.value == "true")
     }
 
-    @Test("Statistics give a producer's batches of each topic, where there were any")
+    @Test("Statistics report the batches of a producer for each topic that has any")
     func batches() {
         let json = """
             {"topics": {"t": {"batchsize": {"cnt": 9, "sum": 4000},
@@ -67,7 +67,7 @@ struct KafkaConfigurationTests {
         )
     }
 
-    @Test("Statistics give the ends of partitions, what is committed, and whether a broker is up")
+    @Test("Statistics report partition ends, committed offsets and whether a broker is connected")
     func statistics() {
         let json = """
             {"brokers": {"a": {"state": "DOWN"}, "b": {"state": "UP"}},

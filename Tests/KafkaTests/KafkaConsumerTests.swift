@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Consumer", .timeLimit(.minutes(2)))
 struct KafkaConsumerTests {
-    @Test("Records of one key come in the order in which they were written")
+    @Test("Records of one key arrive in the order in which they were written")
     func orderPerKey() async throws {
         try await withMockCluster(partitions: 4) { cluster, loop in
             try await produce(numbered(0..<2000), to: cluster.bootstrapServers, on: loop)
@@ -33,7 +33,7 @@ struct KafkaConsumerTests {
         }
     }
 
-    @Test("What is finished out of order is committed only up to the first gap")
+    @Test("Offsets are committed only up to the first gap of unfinished records")
     func contiguous() async throws {
         try await withMockCluster { cluster, loop in
             try await produce(numbered(0..<100), to: cluster.bootstrapServers, on: loop)
@@ -44,7 +44,7 @@ struct KafkaConsumerTests {
                 on: loop
             )
             let batches = try await first.take(100)
-            // 20...29 stays in somebody's hands, whatever is finished above it.
+            // 20...29 stays unfinished, whatever is finished above it.
             for batch in batches where batch.records[0].number != 20 {
                 await first.consumer.finished(batch)
             }
@@ -57,7 +57,7 @@ struct KafkaConsumerTests {
         }
     }
 
-    @Test("Too many records in hand hold the reading back, without a gap or a repeat")
+    @Test("Too many outstanding records pause the reading, without a gap or a repeat")
     func holdBack() async throws {
         try await withMockCluster(partitions: 3) { cluster, loop in
             try await produce(numbered(0..<6000), to: cluster.bootstrapServers, on: loop)
@@ -106,7 +106,7 @@ struct KafkaConsumerTests {
         }
     }
 
-    @Test("Held back by a partition that is then revoked, the others flow again")
+    @Test("When a paused partition is revoked, the others resume")
     func revokedWhileHeldBack() async throws {
         try await withMockCluster(partitions: 2) { cluster, loop in
             let servers = cluster.bootstrapServers
@@ -121,7 +121,7 @@ struct KafkaConsumerTests {
                 on: loop
             )
             let consumer = running.consumer
-            // From here both partitions flow, so that both are paused.
+            // From here both partitions are read, so that both are paused.
             #expect(try await running.consume(2).count == 2)
             try await produce(numbered(0..<100, partition: 0), to: servers, on: loop)
             try await eventually("held back, and nobody has a batch in hand") {
@@ -137,7 +137,7 @@ struct KafkaConsumerTests {
         }
     }
 
-    @Test("Few large records hold the reading back as many small ones do")
+    @Test("A few large records pause the reading as many small ones do")
     func boundedBytes() async throws {
         try await withMockCluster { cluster, loop in
             var sent = numbered(0..<40)
@@ -161,7 +161,7 @@ struct KafkaConsumerTests {
         }
     }
 
-    @Test("Where few large records fill what librdkafka holds ahead, it is asked to look again")
+    @Test("librdkafka is asked to look again when a few large records fill its prefetch queue")
     func promptsByBytes() async throws {
         try await withMockCluster { cluster, loop in
             var sent = numbered(0..<24)
@@ -180,9 +180,9 @@ struct KafkaConsumerTests {
         }
     }
 
-    /// Twenty times against a real broker: `KafkaStopTests`. The mock cluster's groups take 4 s
-    /// to form.
-    @Test("A stop in mid-consumption returns soon, again and again, and loses nothing")
+    /// `KafkaStopTests` does this twenty times against a real broker. A group of the mock cluster
+    /// takes 4 s to form.
+    @Test("Each stop while consuming returns soon and loses nothing")
     func stopsInMidConsumption() async throws {
         try await withMockCluster(partitions: 4) { cluster, loop in
             try await produce(numbered(0..<20_000), to: cluster.bootstrapServers, on: loop)
@@ -209,7 +209,7 @@ struct KafkaConsumerTests {
         }
     }
 
-    @Test("A stop waits for the batches in somebody's hands, and commits them")
+    @Test("A stop waits for outstanding batches and commits them")
     func stopDrains() async throws {
         try await withMockCluster { cluster, loop in
             try await produce(numbered(0..<50), to: cluster.bootstrapServers, on: loop)
@@ -241,7 +241,7 @@ struct KafkaConsumerTests {
         }
     }
 
-    @Test("A broker that goes away in between is survived by reader and writer")
+    @Test("Reader and writer survive the restart of a broker")
     func brokerReturns() async throws {
         try await withMockCluster { cluster, loop in
             let producer = try KafkaProducer(
@@ -260,7 +260,8 @@ struct KafkaConsumerTests {
             }
             try cluster.setBroker(isUp: true)
             #expect(try await sending.value.allSatisfy { $0 == nil })
-            // The broker may have left before it heard of the first ten: those come once more then.
+            // The broker may have stopped before it received the first ten: those are sent once
+            // more then.
             var fresh: [Int] = []
             while fresh.count < 10 {
                 for number in try await running.consume(1).map(\.number)
@@ -275,7 +276,7 @@ struct KafkaConsumerTests {
         }
     }
 
-    @Test("The broker goes away for good: a stop is over in bounded time")
+    @Test("A stop ends in bounded time after the broker has vanished for good")
     func stopAfterBrokerLeft() async throws {
         try await withMockCluster { cluster, loop in
             try await produce(numbered(0..<10), to: cluster.bootstrapServers, on: loop)
@@ -290,7 +291,7 @@ struct KafkaConsumerTests {
         }
     }
 
-    @Test("Stopping right after the start, before the group was joined, does not hang or abort")
+    @Test("A stop right after the start, before the group is joined, does not hang or abort")
     func stopAtOnce() async throws {
         try await withMockCluster { cluster, loop in
             for _ in 0..<2 {
@@ -300,7 +301,7 @@ struct KafkaConsumerTests {
         }
     }
 
-    @Test("No broker at the start is told, and survived: records flow when it appears")
+    @Test("A broker missing at the start is reported, and records are read once it appears")
     func brokerAppears() async throws {
         try await withMockCluster { cluster, loop in
             try await produce(numbered(0..<10), to: cluster.bootstrapServers, on: loop)
@@ -316,7 +317,7 @@ struct KafkaConsumerTests {
         }
     }
 
-    @Test("No broker at all: a stop is over soon")
+    @Test("A stop without any broker ends soon")
     func stopWithoutBroker() async throws {
         try await withLoop { loop in
             let running = try Running("127.0.0.1:1", group: "g", on: loop)
@@ -327,7 +328,7 @@ struct KafkaConsumerTests {
         }
     }
 
-    @Test("A cancelled next gives nothing and takes nothing")
+    @Test("A cancelled next returns nothing and takes no record")
     func cancelledNext() async throws {
         try await withMockCluster { cluster, loop in
             let running = try Running(cluster.bootstrapServers, group: "g", on: loop)
@@ -342,7 +343,7 @@ struct KafkaConsumerTests {
         }
     }
 
-    @Test("An error after which the client cannot go on ends the run with it, and whoever waits")
+    @Test("An error from which the client cannot recover ends the run and every waiting call")
     func fatalError() async throws {
         try await withMockCluster { cluster, loop in
             let running = try Running(cluster.bootstrapServers, group: "g", on: loop)
@@ -358,7 +359,7 @@ struct KafkaConsumerTests {
         }
     }
 
-    @Test("Lag, queues and errors are in the exposition")
+    @Test("Lag, queues and errors are among the metrics")
     func exposition() async throws {
         try await withMockCluster { cluster, loop in
             let metrics = Metrics()
@@ -399,7 +400,7 @@ struct KafkaConsumerTests {
         }
     }
 
-    @Test("A consumer that was made and never run goes away by itself")
+    @Test("A consumer that never runs is released")
     func neverRun() async throws {
         try await withMockCluster { cluster, loop in
             for _ in 0..<3 {

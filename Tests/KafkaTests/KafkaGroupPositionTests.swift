@@ -3,7 +3,7 @@ import Testing
 
 @testable import Kafka
 
-@Suite("How far a group has come", .timeLimit(.minutes(2)))
+@Suite("Positions of a consumer group", .timeLimit(.minutes(2)))
 struct KafkaGroupPositionTests {
     private func positions(
         in cluster: MockKafkaCluster,
@@ -21,7 +21,7 @@ struct KafkaGroupPositionTests {
         )
     }
 
-    @Test("A group that never was has committed nothing, anywhere")
+    @Test("A group that never existed has no committed offset")
     func absent() async throws {
         try await withMockCluster(partitions: 2) { cluster, loop in
             let records = numbered(0..<5, partition: 1)
@@ -34,7 +34,7 @@ struct KafkaGroupPositionTests {
         }
     }
 
-    @Test("What is finished is committed, and what came since is not")
+    @Test("Finished records are committed, and newer ones are not")
     func committed() async throws {
         try await withMockCluster { cluster, loop in
             let servers = cluster.bootstrapServers
@@ -49,7 +49,7 @@ struct KafkaGroupPositionTests {
         }
     }
 
-    @Test("No topics are no question")
+    @Test("An empty list of topics sends no request")
     func none() async throws {
         try await withMockCluster { cluster, loop in
             let positions = try await positions(in: cluster, partitions: 0, on: loop)
@@ -57,17 +57,17 @@ struct KafkaGroupPositionTests {
         }
     }
 
-    @Test("A coordinator that is not there yet is asked for until it is")
+    @Test("A coordinator that is not available yet is asked until it is")
     func lateCoordinator() async throws {
         try await withMockCluster { cluster, loop in
-            // librdkafka by itself gives up after three.
+            // librdkafka gives up by itself after three.
             cluster.refuse(.findCoordinator, with: .coordinatorNotAvailable, times: 4)
             let positions = try await positions(in: cluster, on: loop)
             #expect(positions.count == 1)
         }
     }
 
-    @Test("Partitions that have no leader yet are asked for until they have")
+    @Test("Partitions without a leader are asked for until they have one")
     func lateLeader() async throws {
         try await withMockCluster { cluster, loop in
             cluster.refuse(.listOffsets, with: .notLeaderForPartition, times: 4)
@@ -76,7 +76,7 @@ struct KafkaGroupPositionTests {
         }
     }
 
-    @Test("Who may not look is told so at once")
+    @Test("A caller without permission gets the error at once")
     func refused() async throws {
         try await withMockCluster { cluster, loop in
             cluster.refuse(.offsetFetch, with: .groupAuthorizationFailed)
@@ -88,7 +88,7 @@ struct KafkaGroupPositionTests {
         }
     }
 
-    @Test("A broker that does not answer is waited for until the deadline")
+    @Test("A broker that does not answer is given until the deadline")
     func silent() async throws {
         try await withMockCluster { cluster, loop in
             try cluster.setBroker(isUp: false)

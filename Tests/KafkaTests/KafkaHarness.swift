@@ -4,7 +4,7 @@ import Testing
 
 @testable import Kafka
 
-/// A loop for the time of a test.
+/// Runs `body` with a loop of its own.
 func withLoop<Value>(_ body: (EventLoop) async throws -> Value) async throws -> Value {
     let loop = try EventLoop(name: "kafka-test")
     do {
@@ -17,7 +17,7 @@ func withLoop<Value>(_ body: (EventLoop) async throws -> Value) async throws -> 
     }
 }
 
-/// A cluster in this process, for the time of a test.
+/// Runs `body` with a mock cluster in this process.
 func withMockCluster<Value>(
     topic: String = "t",
     partitions: Int = 1,
@@ -29,7 +29,7 @@ func withMockCluster<Value>(
     return try await withLoop { try await body(cluster, $0) }
 }
 
-/// A consumer whose `run` is a task of its own.
+/// A consumer with the task of its `run`.
 struct Running {
     let consumer: KafkaConsumer
     let task: Task<Void, any Error>
@@ -63,7 +63,7 @@ struct Running {
         task = Task(executorPreference: loop) { try await consumer.run() }
     }
 
-    /// Batches until `count` records came, none of them finished.
+    /// Takes batches until `count` records have come, and finishes none.
     func take(_ count: Int) async throws -> [KafkaBatch] {
         var batches: [KafkaBatch] = []
         var taken = 0
@@ -75,7 +75,7 @@ struct Running {
         return batches
     }
 
-    /// Reads and finishes until `count` records came.
+    /// Reads and finishes batches until `count` records have come.
     func consume(_ count: Int) async throws -> [KafkaRecord] {
         var records: [KafkaRecord] = []
         while records.count < count {
@@ -86,7 +86,7 @@ struct Running {
         return records
     }
 
-    /// How long the stop took.
+    /// Stops the consumer and returns how long that took.
     @discardableResult
     func stop() async throws -> Duration {
         let start = ContinuousClock.now
@@ -97,7 +97,7 @@ struct Running {
 }
 
 extension KafkaConsumer {
-    /// The end that a killed process has: nothing more is stored, and nobody leaves the group.
+    /// Ends like a killed process: stores nothing more and does not leave the group.
     func crash() async {
         await withCheckedContinuation { continuation in
             state = .destroying
@@ -110,7 +110,7 @@ extension KafkaConsumer {
     }
 }
 
-/// Records with increasing numbers as values, and their number modulo `keys` as key.
+/// Makes records with increasing numbers as values, and the number modulo `keys` as key.
 func numbered(
     _ numbers: some Sequence<Int>,
     topic: String = "t",
@@ -127,7 +127,7 @@ func numbered(
     }
 }
 
-/// Writes records, all of which must be taken.
+/// Writes records and expects all of them to be acknowledged.
 func produce(_ records: [KafkaOutgoing], to servers: String, on loop: EventLoop) async throws {
     let producer = try KafkaProducer(KafkaConfiguration(bootstrapServers: servers), on: loop)
     let errors = try await producer.send(records)
@@ -141,7 +141,7 @@ extension KafkaRecord {
     var keyText: String { String(decoding: key ?? [], as: UTF8.self) }
 }
 
-/// Waits for a condition that nothing announces, looking every 20 ms.
+/// Waits for a condition that no event announces, by polling every 20 ms.
 func eventually(
     within limit: Duration = .seconds(60),
     _ comment: Comment,
@@ -157,7 +157,7 @@ func eventually(
     }
 }
 
-/// What several consumers read, and how often.
+/// Counts which records several consumers have read, and how often.
 actor Ledger {
     private var counts: [Int: Int] = [:]
 
@@ -168,7 +168,7 @@ actor Ledger {
         for number in numbers { counts[number, default: 0] += 1 }
     }
 
-    /// Reads until the consumer stops, finishing each batch a little later.
+    /// Reads until the consumer stops, and finishes each batch a little later.
     nonisolated func follow(
         _ consumer: KafkaConsumer,
         on loop: EventLoop

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Producer", .timeLimit(.minutes(2)))
 struct KafkaProducerTests {
-    @Test("Keys, values, tombstones and headers arrive as they were sent")
+    @Test("Keys, values, tombstones and headers arrive unchanged")
     func roundTrip() async throws {
         try await withMockCluster { cluster, loop in
             let sent = [
@@ -38,7 +38,7 @@ struct KafkaProducerTests {
         }
     }
 
-    @Test("Records beyond the bound wait in line, in order, and all are acknowledged")
+    @Test("Records beyond the bound wait in order, and all are acknowledged")
     func backPressure() async throws {
         try await withMockCluster { cluster, loop in
             let producer = try KafkaProducer(
@@ -67,7 +67,7 @@ struct KafkaProducerTests {
         }
     }
 
-    @Test("A block's records keep their order beyond the bound; those refused fail by their index")
+    @Test("Records of a block keep their order beyond the bound, and rejected ones fail by index")
     func block() async throws {
         try await withMockCluster { cluster, loop in
             let producer = try KafkaProducer(
@@ -99,7 +99,7 @@ struct KafkaProducerTests {
         }
     }
 
-    @Test("One record that cannot be sent fails alone, by its index")
+    @Test("A record that cannot be sent fails alone, by its index")
     func perRecord() async throws {
         try await withMockCluster { cluster, loop in
             let producer = try KafkaProducer(
@@ -117,7 +117,9 @@ struct KafkaProducerTests {
         }
     }
 
-    @Test("No broker: records fail in time with a retryable error, and the close does not wait")
+    @Test(
+        "Without a broker, records fail in time with a retryable error, and the close does not wait"
+    )
     func absentBroker() async throws {
         try await withLoop { loop in
             let producer = try KafkaProducer(
@@ -131,12 +133,14 @@ struct KafkaProducerTests {
             #expect(producer.notReadyReason()?.contains("_TRANSPORT") == true)
             let start = ContinuousClock.now
             await producer.close()
-            // Far from the ten seconds that a close grants what is still on its way.
+            // The ten seconds that a close grants to records in flight are far more.
             #expect(.now - start < .seconds(8))
         }
     }
 
-    @Test("No broker: a close within a bound answers whoever waits, retryable")
+    @Test(
+        "Without a broker, a close within a bound fails every waiting send with a retryable error"
+    )
     func closeWithUnsent() async throws {
         try await withLoop { loop in
             let producer = try KafkaProducer(
@@ -159,7 +163,7 @@ struct KafkaProducerTests {
         }
     }
 
-    @Test("A record that was acknowledged stays so when the rest of its send is given up")
+    @Test("An acknowledged record stays acknowledged when the rest of its send is abandoned")
     func partlyAnswered() async throws {
         try await withLoop { loop in
             let metrics = Metrics()
@@ -176,7 +180,8 @@ struct KafkaProducerTests {
             }
             let closing = Task(executorPreference: loop) { await producer.close() }
             try await eventually("closing") { producer.notReadyReason() == "producer is closing" }
-            // As if the broker had answered for the second, and librdkafka never for the others.
+            // This is as if the broker had acknowledged the second, and librdkafka never reported
+            // the others.
             await producer.acknowledge(1)
             await producer.answerAllUnanswered()
             #expect(try await sending.value == [.timedOut, nil, .timedOut])
@@ -185,7 +190,7 @@ struct KafkaProducerTests {
         }
     }
 
-    @Test("Cancelling run closes after what is on its way is acknowledged")
+    @Test("Cancelling run closes the producer after the records in flight are acknowledged")
     func runAndCancel() async throws {
         try await withMockCluster { cluster, loop in
             try cluster.setBroker(isUp: false)
@@ -207,7 +212,7 @@ struct KafkaProducerTests {
         }
     }
 
-    @Test("A cluster that lets nobody write once ends the run with its reason, and who sends")
+    @Test("A cluster that denies writing ends the run and the sends with its reason")
     func fatalError() async throws {
         try await withMockCluster { cluster, loop in
             cluster.refuse(.initProducerID, with: .clusterAuthorizationFailed)
@@ -223,7 +228,7 @@ struct KafkaProducerTests {
         }
     }
 
-    @Test("A producer that was never used closes at once")
+    @Test("An unused producer closes at once")
     func unused() async throws {
         try await withLoop { loop in
             let producer = try KafkaProducer(
@@ -232,7 +237,7 @@ struct KafkaProducerTests {
             )
             let start = ContinuousClock.now
             await producer.close()
-            // Far from the ten seconds that a close grants what is still on its way.
+            // The ten seconds that a close grants to records in flight are far more.
             #expect(.now - start < .seconds(8))
         }
     }

@@ -7,16 +7,16 @@ import Testing
 
 private let brokers = ProcessInfo.processInfo.environment["KAFKA_BOOTSTRAP_SERVERS"] ?? ""
 
-/// How the members of a group share what it reads, whenever each of them comes and goes.
+/// How the members of a group share its partitions as members join and leave.
 @Suite(
-    "Shares of a group",
+    "Shares of a consumer group",
     .enabled(if: !brokers.isEmpty, "KAFKA_BOOTSTRAP_SERVERS names no broker"),
     .timeLimit(.minutes(3))
 )
 struct KafkaSharesTests {
     private let configuration = KafkaConfiguration(bootstrapServers: brokers)
 
-    /// Topics of twelve partitions each, which begin alike.
+    /// Makes topics of twelve partitions each, whose names begin alike.
     private func makeTopics(_ names: [String], on loop: EventLoop) async throws -> String {
         let prefix = "kafka-shares-\(UUID().uuidString.lowercased())."
         _ = try await KafkaAdmin.ensureTopics(
@@ -27,7 +27,7 @@ struct KafkaSharesTests {
         return prefix
     }
 
-    /// Waits until the members hold all partitions between them, of every topic as even as can be.
+    /// Waits until the members together have all partitions, each topic's as even as possible.
     private func even(
         _ members: [Running],
         of topics: [String],
@@ -48,7 +48,7 @@ struct KafkaSharesTests {
         }
     }
 
-    /// Members that start one after the other up to four; then one leaves, one joins, the first leaves,
+    /// Starts up to four members one after the other; then one leaves, one joins, the first leaves,
     /// and two are left.
     private func change(
         topics: [String],
@@ -83,7 +83,7 @@ struct KafkaSharesTests {
         for member in members { try await member.stop() }
     }
 
-    @Test("Of one topic each member has its share, in whatever order they start and leave")
+    @Test("Each member gets its share of one topic, in whatever order members start and leave")
     func oneTopic() async throws {
         try await withLoop { loop in
             let prefix = try await makeTopics(["requests"], on: loop)
@@ -97,7 +97,7 @@ struct KafkaSharesTests {
         }
     }
 
-    @Test("Of many topics each member has its share of every one, in whatever order they come")
+    @Test("Each member gets its share of every topic, in whatever order members start and leave")
     func manyTopics() async throws {
         try await withLoop { loop in
             let names = ["Invoice", "Ride", "Weather", "Weight"]
@@ -112,7 +112,9 @@ struct KafkaSharesTests {
         }
     }
 
-    @Test("With an even assignment each change finishes what is in hand, and nothing is read twice")
+    @Test(
+        "With an even assignment a change finishes outstanding batches, so nothing is read twice"
+    )
     func eagerHandover() async throws {
         try await withLoop { loop in
             let prefix = try await makeTopics(["a", "b"], on: loop)
@@ -158,7 +160,7 @@ struct KafkaSharesTests {
         }
     }
 
-    @Test("A member without any partition leaves at once too")
+    @Test("A member without a partition also leaves at once")
     func surplus() async throws {
         try await withLoop { loop in
             let topic = "kafka-shares-\(UUID().uuidString.lowercased())"
@@ -191,7 +193,7 @@ struct KafkaSharesTests {
     }
 
     @Test(
-        "Beside members of the version before a new one is a ready standby, and reads once they left"
+        "During a rolling upgrade a new replica is a ready standby and reads once the old ones have left"
     )
     func rollingUpgrade() async throws {
         try await withLoop { loop in
@@ -242,7 +244,7 @@ struct KafkaSharesTests {
         }
     }
 
-    @Test("A group takes over the positions of a former one where it has none of its own")
+    @Test("A group takes over the positions of its predecessor for partitions without its own")
     func inheritance() async throws {
         try await withLoop { loop in
             let prefix = try await makeTopics(["a"], on: loop)
@@ -271,7 +273,7 @@ struct KafkaSharesTests {
             try await produce(numbered(60..<70, topic: topic, partition: 3), to: brokers, on: loop)
             let new = try Running(brokers, group: group, topics: [topic], on: loop)
             #expect(try await new.consume(10).map(\.number) == Array(60..<70))
-            // A second replica finds them, whether the group has members or not.
+            // A second replica finds them, with or without members in the group.
             #expect(try await inherit() == 0)
             try await new.stop()
             #expect(try await inherit() == 0)

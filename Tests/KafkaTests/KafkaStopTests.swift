@@ -7,8 +7,8 @@ import Testing
 
 private let brokers = ProcessInfo.processInfo.environment["KAFKA_BOOTSTRAP_SERVERS"] ?? ""
 
-/// The end of a member that has a million records before it. A suite of its own, since it measures
-/// times: what runs beside it would be measured too.
+/// The stop of a member that has a million unread records. The suite is separate, as tests beside
+/// it would distort the times that it measures.
 @Suite(
     "Stops on a real broker",
     .enabled(if: !brokers.isEmpty, "KAFKA_BOOTSTRAP_SERVERS names no broker"),
@@ -18,7 +18,7 @@ struct KafkaStopTests {
     private static let records = 1_000_000
     private static let stops = 20
 
-    @Test("20 stops before 1,000,000 records, with joins and leaves: soon, and without a gap")
+    @Test("20 stops within 1,000,000 records, with joins and leaves, end soon and lose no record")
     func stopsInMidConsumption() async throws {
         try await withLoop { loop in
             let topic = "kafka-test-\(UUID().uuidString.lowercased())"
@@ -39,16 +39,16 @@ struct KafkaStopTests {
                 let duration: Duration
                 switch round % 3 {
                 case 0:
-                    // The only member goes, and then another comes.
+                    // The only member leaves, and then another joins.
                     duration = try await last.stop()
                     next = try Member(topic, ledger, on: loop)
                 case 1:
-                    // A second member has its part when the first goes.
+                    // A second member has its partitions when the first leaves.
                     next = try Member(topic, ledger, on: loop)
                     try await next.hasRead(500)
                     duration = try await last.stop()
                 default:
-                    // The first goes in the midst of the second's joining.
+                    // The first leaves while the second joins.
                     next = try Member(topic, ledger, on: loop)
                     duration = try await last.stop()
                 }
@@ -64,8 +64,8 @@ struct KafkaStopTests {
             try await eventually("everything is read") { await ledger.distinct == Self.records }
             try await rest.stop()
             #expect(await ledger.distinct == Self.records)
-            // What is finished is committed before its partition moves: nobody reads it again, but
-            // where the group took a partition away without asking.
+            // Finished records are committed before their partition moves, so no member reads them
+            // again, unless the group took a partition without a revocation.
             let (repeats, lost) = (await ledger.repeats, await ledger.lost)
             #expect(repeats == 0 || lost > 0)
             let sorted = durations.sorted()
@@ -100,13 +100,13 @@ struct KafkaStopTests {
 
 private func milliseconds(_ duration: Duration) -> Int { Int(duration / .milliseconds(1)) }
 
-/// A consumer in whose hands two batches are at any time.
+/// A consumer with two outstanding batches at any time.
 private struct Member {
     private let running: Running
     private let readers: [Task<Void, any Error>]
     private let count: Count
 
-    /// What this one has read.
+    /// The records that this member has read.
     actor Count {
         private(set) var value = 0
         func add(_ number: Int) { value += number }
@@ -154,7 +154,7 @@ private struct Member {
     }
 }
 
-/// What all members together read, and how often.
+/// The records that all members have read, and how often.
 private actor MemberLedger {
     private var counts: [UInt8]
     private(set) var distinct = 0
@@ -175,7 +175,7 @@ private actor MemberLedger {
     }
 }
 
-/// Counts what a consumer says of partitions that it lost.
+/// Counts the log lines about lost partitions.
 private final class LostLines: Sendable {
     private let lock = Lock()
     private nonisolated(unsafe) var found = 0

@@ -28,7 +28,7 @@ struct OffsetTrackerTests {
         return tracker
     }
 
-    @Test("Only what is finished without a gap may be stored")
+    @Test("An offset is stored only if every record before it is finished")
     func contiguous() {
         var tracker = tracker(zero)
         let first = tracker.handOut(records(zero, 0...9), bytes: 1)
@@ -68,7 +68,7 @@ struct OffsetTrackerTests {
         #expect(positions == expected)
     }
 
-    @Test("Finishing twice changes nothing")
+    @Test("Finishing a batch twice changes nothing")
     func twice() {
         var tracker = tracker(zero)
         let batch = tracker.handOut(records(zero, 0...4), bytes: 1)
@@ -79,7 +79,7 @@ struct OffsetTrackerTests {
         #expect(tracker.outstandingBytes == 0)
     }
 
-    @Test("What was handed out before a partition was lost stores nothing after it returned")
+    @Test("A batch from before its partition was lost stores nothing after the partition returns")
     func lostAndBack() {
         var tracker = tracker(zero)
         let old = tracker.handOut(records(zero, 0...4), bytes: 1)
@@ -91,7 +91,7 @@ struct OffsetTrackerTests {
         #expect(tracker.finish(new) == [.init(partition: zero, offset: 5)])
     }
 
-    @Test("A long-lived slow batch holds the position back, and no more")
+    @Test("A slow batch delays the stored position, and nothing else")
     func longGap() {
         var tracker = tracker(zero)
         let slow = tracker.handOut(records(zero, [0]), bytes: 1)
@@ -106,7 +106,7 @@ struct OffsetTrackerTests {
         }
     }
 
-    @Test("The lag is what is not finished of the partitions held, whether or not any was ever")
+    @Test("The lag counts unfinished records of the assigned partitions, with or without a commit")
     func lags() {
         var tracker = tracker(zero, one)
         let two = TopicPartition(topic: "t", partition: 2)
@@ -135,7 +135,10 @@ struct ReadyRecordsTests {
         }
     }
 
-    @Test("They come out in order and whole, in batches no larger than allowed", arguments: 1...7)
+    @Test(
+        "Records come out complete and in order, in batches no larger than allowed",
+        arguments: 1...7
+    )
     func batches(maximumBatch: Int) {
         var ready = ReadyRecords(maximumBatch: maximumBatch)
         var taken: [Int64] = []
@@ -159,7 +162,7 @@ struct ReadyRecordsTests {
         #expect(ready.count == 0)
     }
 
-    @Test("Those of a partition that leaves are dropped, the others keep their order")
+    @Test("Records of a revoked partition are dropped, and the others keep their order")
     func removal() {
         var ready = ReadyRecords(maximumBatch: 4)
         for offset in 0..<10 as Range<Int64> {
@@ -176,7 +179,7 @@ struct ReadyRecordsTests {
         #expect(nothing?.records == nil)
     }
 
-    @Test("What they take is known, whatever comes, goes and is dropped")
+    @Test("The size of the ready records stays exact as records are added, taken and dropped")
     func bytes() {
         let header = KafkaHeader(name: "abc", value: "de")
         var ready = ReadyRecords(maximumBatch: 3)
