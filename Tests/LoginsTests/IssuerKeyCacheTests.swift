@@ -11,13 +11,13 @@ import Testing
 struct IssuerKeyCacheTests {
     private static let ann = TokenIdentity(app: "shop", identity: "ann")
 
-    /// A token that nobody has shown before.
+    /// Makes a token that was not used before.
     private func token(_ issuer: Issuer, _ bench: LoginBench) throws -> String {
         try issuer.token(bench.claims(issuer, ["jti": .string(TestEnvironment.unique(""))]))
     }
 
     @Test(
-        "While an issuer is away its last keys hold for a day after they were fresh, then it is 503"
+        "While an issuer is unavailable its keys stay valid for a day after expiry, then it is 503"
     )
     func away() async throws {
         let issuer = try Issuer()
@@ -29,7 +29,7 @@ struct IssuerKeyCacheTests {
             let first = try await reader()
             #expect(first == Self.ann)
             issuer.goAway()
-            // Fresh for an hour.
+            // They are fresh for an hour.
             for wait in [60, 3600, 3600, 70_000] {
                 bench.pass(.seconds(wait))
                 #expect(try await reader() == Self.ann)
@@ -46,7 +46,7 @@ struct IssuerKeyCacheTests {
         }
     }
 
-    @Test("A restart needs no issuer; one that never answered leaves nothing to check by")
+    @Test("A restart works without the issuer, and an issuer that never answered has no keys")
     func restart() async throws {
         let (issuer, silent) = (try Issuer(), try Issuer("https://silent.example"))
         try await LoginBench.run([issuer, silent], []) { bench in
@@ -72,7 +72,7 @@ struct IssuerKeyCacheTests {
         }
     }
 
-    @Test("A new key is taken up with the first token that it has signed, by all replicas")
+    @Test("A new key is loaded by every replica with the first token that it has signed")
     func rotated() async throws {
         let issuer = try Issuer()
         try await LoginBench.run([issuer]) { bench in
@@ -104,7 +104,7 @@ struct IssuerKeyCacheTests {
         }
     }
 
-    @Test("A replica that may not ask waits for the one that does")
+    @Test("A replica that may not fetch waits for the one that does")
     func waits() async throws {
         let issuer = try Issuer()
         try await LoginBench.run([issuer]) { bench in
@@ -120,7 +120,7 @@ struct IssuerKeyCacheTests {
                     let fresh = try token(issuer, bench)
                     group.addTask { try await replica.reader(of: fresh, app: nil) }
                 }
-                // Both have looked, and the one that may not ask has begun to look again.
+                // Both have looked, and the one that may not fetch has begun to look again.
                 _ = try await eventually("both look") { bench.looks >= 6 ? true : nil }
                 #expect(issuer.asked == 2)
                 issuer.letGo()
@@ -130,7 +130,7 @@ struct IssuerKeyCacheTests {
         }
     }
 
-    @Test("Made-up key names ask the issuer once a minute, and the database once a second")
+    @Test("Unknown key ids cause one fetch a minute, and one database query a second")
     func storm() async throws {
         let issuer = try Issuer()
         try await LoginBench.run([issuer]) { bench in
@@ -156,7 +156,7 @@ struct IssuerKeyCacheTests {
             }
             #expect(issuer.asked == 2)
             #expect(bench.looks <= 10, "\(bench.looks)")
-            // Who has a token is not disturbed.
+            // A caller with a valid token is not affected.
             #expect(try await directory.reader(of: try token(issuer, bench), app: nil) == Self.ann)
             bench.pass(.seconds(61))
             try issuer.rotate(to: "k2")
@@ -165,7 +165,7 @@ struct IssuerKeyCacheTests {
         }
     }
 
-    @Test("A token without a kid is tried with the keys that are known, then with new ones")
+    @Test("A token without a kid is tried with the cached keys, then with new ones")
     func nameless() async throws {
         let issuer = try Issuer(kid: nil)
         try await LoginBench.run([issuer]) { bench in
@@ -185,7 +185,7 @@ struct IssuerKeyCacheTests {
         }
     }
 
-    @Test("Keys are renewed before they are stale, once for all, and again each minute in vain")
+    @Test("Keys are refreshed once for all before they are stale, and retried each minute")
     func renewal() async throws {
         let issuer = try Issuer()
         issuer.state.withLock { $0.freshFor = .seconds(300) }
@@ -216,7 +216,7 @@ struct IssuerKeyCacheTests {
         }
     }
 
-    @Test("What another replica has fetched is taken up; a key that went is no key any more")
+    @Test("Keys that another replica fetched are loaded, and a removed key is not valid any more")
     func refreshed() async throws {
         let issuer = try Issuer()
         try await LoginBench.run([issuer]) { bench in

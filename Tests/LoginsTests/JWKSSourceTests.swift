@@ -10,13 +10,13 @@ import Testing
 
 @testable import Logins
 
-@Suite("How an issuer is asked", .timeLimit(.minutes(1)))
+@Suite("Fetching an issuer's keys", .timeLimit(.minutes(1)))
 struct JWKSSourceTests {
     private static func keySet() throws -> JSONValue {
         ["keys": [try publicJWK(try SigningKey.generateP256(), "k1")]]
     }
 
-    /// What a server of this machine answers, by path.
+    /// Runs a server of this machine with these responses by path.
     private func run(
         _ body: (LocalServer, EventLoop) async throws -> Void
     ) async throws {
@@ -69,7 +69,7 @@ struct JWKSSourceTests {
         return await JWKSSource(configuration, timeout: .seconds(1), on: loop).fetch(url)
     }
 
-    @Test("Its keys are fetched over https, from a place that is named, by the CA that is given")
+    @Test("Keys are fetched over https from an allowed host, with the configured CA")
     func fetched() async throws {
         try await run { server, loop in
             let hosts = try HostPolicy(["localhost:\(server.port)"])
@@ -84,7 +84,7 @@ struct JWKSSourceTests {
         }
     }
 
-    @Test("A redirect is not followed, and what is no set of keys is told apart")
+    @Test("A redirect is not followed, and an invalid key set has its own error")
     func faults() async throws {
         try await run { server, loop in
             let hosts = try HostPolicy(["localhost:\(server.port)"])
@@ -104,7 +104,7 @@ struct JWKSSourceTests {
         }
     }
 
-    @Test("An address that is private, or no https, is not asked unless its place is named")
+    @Test("A private address, or one without https, is not fetched unless its host is allowed")
     func notAllowed() async throws {
         try await run { server, loop in
             let elsewhere = server.port == 1 ? 2 : 1
@@ -137,7 +137,7 @@ struct JWKSSourceTests {
         }
     }
 
-    @Test("What JWKS_HOSTS says is read, and refused by its name where it cannot be used")
+    @Test("JWKS_HOSTS is parsed, and an invalid entry is refused by its name")
     func variable() throws {
         let none = try JWKSConfiguration(ConfigurationReader([:]))
         #expect(none.hosts == .anyPublicAddress)
@@ -156,7 +156,7 @@ struct JWKSSourceTests {
     }
 
     @Test(
-        "Keys are kept as Cache-Control says, within bounds",
+        "Keys are cached as Cache-Control says, within bounds",
         arguments: [
             (nil, 3600), ("", 3600), ("public", 3600), ("max-age=600", 600), ("max-age=1", 300),
             ("max-age=0", 300), ("max-age=31536000", 86_400), ("Public, MAX-AGE = 900 ", 900),

@@ -9,7 +9,7 @@ import Testing
 
 @testable import Logins
 
-/// An issuer that shows its keys, or is away, and counts how often it is asked.
+/// An issuer that publishes its keys, or is unavailable, and counts its requests.
 final class Issuer: Sendable {
     struct State {
         var keys: [(kid: String?, key: SigningKey)]
@@ -32,7 +32,7 @@ final class Issuer: Sendable {
     var key: SigningKey? { state.withLock { $0.keys.last?.key } }
     var kid: String? { state.withLock { $0.keys.last?.kid } }
 
-    /// Shows another key instead of those before.
+    /// Publishes another key instead of the earlier ones.
     func rotate(to kid: String?) throws {
         let key = try SigningKey.generateP256()
         state.withLock { $0.keys = [(kid, key)] }
@@ -40,7 +40,7 @@ final class Issuer: Sendable {
 
     func goAway(_ isAway: Bool = true) { state.withLock { $0.isAway = isAway } }
 
-    /// Its answers wait from now on.
+    /// Makes its responses wait from now on.
     func hold() { state.withLock { $0.held = [] } }
 
     func letGo() {
@@ -70,7 +70,7 @@ final class Issuer: Sendable {
         }
     }
 
-    /// Signs a token, by its last key unless told otherwise.
+    /// Signs a token, by its last key unless another is given.
     func token(
         _ claims: JSONObject,
         header: JSONObject? = nil,
@@ -85,7 +85,7 @@ final class Issuer: Sendable {
     }
 }
 
-/// A Postgres for logins and keys, and the clocks, which go as they are told.
+/// A Postgres for logins and keys, and clocks that the test sets.
 final class LoginBench: Sendable {
     private struct Row {
         var keys: JSONValue?
@@ -151,9 +151,9 @@ final class LoginBench: Sendable {
         set { state.withLock { $0.logins = newValue } }
     }
 
-    /// How often the keys of an address were looked for.
+    /// The number of look-ups of an address' keys.
     var looks: Int { state.withLock(\.looks) }
-    /// How often anything was asked of the database.
+    /// The number of database statements.
     var statements: Int { state.withLock(\.statements) }
 
     func pass(_ duration: Duration) { state.withLock { $0.elapsed += duration } }
@@ -193,7 +193,7 @@ final class LoginBench: Sendable {
         }
     }
 
-    /// Claims that are in order.
+    /// Returns valid claims.
     func claims(_ issuer: Issuer, _ changes: JSONObject = [:]) -> JSONObject {
         var claims: JSONObject = [
             "iss": .string(issuer.name), "aud": "phones", "sub": "ann",
@@ -276,7 +276,7 @@ final class LoginBench: Sendable {
                 return false
             }
             row.askedAt = state.elapsed
-            // Told apart from an answer at the same time of a clock that stands.
+            // This distinguishes it from an answer at the same time of a clock that has stopped.
             if row.answeredAt == state.elapsed { row.answeredAt = state.elapsed - .seconds(1) }
             state.rows[url] = row
             return true
@@ -298,7 +298,7 @@ final class LoginBench: Sendable {
     }
 }
 
-/// Why a token is nobody's; `nil` where it is somebody's.
+/// Returns why a token is refused; `nil` if it is accepted.
 func refusal(_ body: () async throws -> TokenIdentity) async throws -> LoginRefusal? {
     do {
         _ = try await body()

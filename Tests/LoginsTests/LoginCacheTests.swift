@@ -7,11 +7,11 @@ import Testing
 
 @testable import Logins
 
-@Suite("Whose a token is", .timeLimit(.minutes(1)))
+@Suite("Verification of tokens", .timeLimit(.minutes(1)))
 struct LoginCacheTests {
     private static let ann = TokenIdentity(app: "shop", identity: "ann")
 
-    @Test("A token of one of the app's logins proves its identity, whether the app is named or not")
+    @Test("A token of one of the app's logins proves its identity, with or without the app's name")
     func countAuthenticated() async throws {
         let issuer = try Issuer()
         try await LoginBench.run([issuer]) { bench in
@@ -33,7 +33,7 @@ struct LoginCacheTests {
         }
     }
 
-    @Test("What is wrong with a token is told apart for the operator, and refused")
+    @Test("A token is refused, with a distinct reason for the operator")
     func faults() async throws {
         let (issuer, other) = (try Issuer(), try Issuer("https://other.example"))
         try await LoginBench.run([issuer, other], []) { bench in
@@ -90,7 +90,7 @@ struct LoginCacheTests {
             var claims = bench.claims(issuer)
             claims["exp"] = nil
             #expect(try await fault(try issuer.token(claims)) == .noExpiry)
-            // Another issuer's key signs nothing in this one's name.
+            // A signature of another issuer's key is not valid for this one.
             #expect(
                 try await fault(try issuer.token(bench.claims(issuer), with: other.key))
                     == .signature
@@ -98,7 +98,7 @@ struct LoginCacheTests {
         }
     }
 
-    @Test("Clocks may differ by 60 s, and no number is too large to be compared")
+    @Test("Clocks may differ by 60 s, and a number of any size can be compared")
     func times() throws {
         let now = Instant(milliseconds: 1_800_000_000_500)
         func fault(_ exp: String, _ nbf: String? = nil) throws -> TokenFault? {
@@ -135,7 +135,7 @@ struct LoginCacheTests {
         (try? JSONValue.parse(text))?.object
     }
 
-    @Test("No issuer can name an identity of another's")
+    @Test("An issuer cannot name an identity of another issuer")
     func prefixes() async throws {
         let (first, second) = (try Issuer(), try Issuer("https://two.example"))
         try await LoginBench.run([first, second], []) { bench in
@@ -158,7 +158,7 @@ struct LoginCacheTests {
         }
     }
 
-    @Test("Of several logins that a token is for, all must say the same")
+    @Test("If several logins match a token, all must give the same identity")
     func several() async throws {
         let issuer = try Issuer()
         try await LoginBench.run([issuer], []) { bench in
@@ -175,7 +175,7 @@ struct LoginCacheTests {
         }
     }
 
-    @Test("Which prefixes may stand side by side")
+    @Test("Prefixes that an app can have at the same time")
     func prefixRules() throws {
         func login(_ audience: String, _ prefix: String) -> StoredLogin {
             StoredLogin(
@@ -204,11 +204,11 @@ struct LoginCacheTests {
             #expect(problem(login("c", taken), [login("b", "b:")]) != nil, "\(taken)")
         }
         #expect(problem(login("c", "B:"), [bare, login("b", "b:")]) == nil)
-        // Canonically equal, and other bytes.
+        // They are canonically equal, but have other bytes.
         #expect(problem(login("c", "e\u{301}:"), [login("b", "\u{E9}:")]) == nil)
     }
 
-    @Test("A login that carries its keys needs no issuer")
+    @Test("A login that contains its keys works without its issuer")
     func fixed() async throws {
         let issuer = try Issuer()
         try await LoginBench.run([issuer], []) { bench in
@@ -227,7 +227,7 @@ struct LoginCacheTests {
         }
     }
 
-    @Test("A verified token is remembered until it ends, or its login changes, or for five minutes")
+    @Test("A verified token is cached until it expires, its login changes, or five minutes pass")
     func remembered() async throws {
         let issuer = try Issuer()
         try await LoginBench.run([issuer]) { bench in
@@ -239,7 +239,7 @@ struct LoginCacheTests {
             for token in [short, long] {
                 #expect(try await directory.reader(of: token, app: nil) == Self.ann)
             }
-            // The key is shown no more; what it has signed before is remembered.
+            // The key is not published any more; its earlier signatures are cached.
             try issuer.rotate(to: "k2")
             bench.pass(.seconds(61))
             let new = try issuer.token(bench.claims(issuer))
@@ -260,7 +260,7 @@ struct LoginCacheTests {
         }
     }
 
-    @Test("A login that is changed or removed counts at once where it is told, in 5 s where not")
+    @Test("A changed or removed login takes effect at once by notification, or else in 5 s")
     func changed() async throws {
         let issuer = try Issuer()
         try await LoginBench.run([issuer]) { bench in
@@ -290,7 +290,7 @@ struct LoginCacheTests {
         }
     }
 
-    @Test("Who asks by the thousand with one token asks the database once in 5 s")
+    @Test("Thousands of requests with one token cause one database query in 5 s")
     func cheap() async throws {
         let issuer = try Issuer()
         try await LoginBench.run([issuer]) { bench in
@@ -316,11 +316,11 @@ struct LoginCacheTests {
     }
 }
 
-@Suite("Tokens that are remembered", .timeLimit(.minutes(1)))
+@Suite("Cache of verified tokens", .timeLimit(.minutes(1)))
 struct VerifiedTokenCacheTests {
     private final class Owner {}
 
-    @Test("No more than two generations are kept, and what is used stays")
+    @Test("No more than two generations are stored, and used tokens stay")
     func bounded() {
         let (now, steady) = (Instant(seconds: 1000), ContinuousClock.now)
         var memory = VerifiedTokenCache<Owner>(limit: 10)
