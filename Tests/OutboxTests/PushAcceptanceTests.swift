@@ -7,11 +7,11 @@ import PushStorage
 import Storage
 import Testing
 
-@Suite("What is judged before a push is kept", .timeLimit(.minutes(1)))
+@Suite("Validation of a push before it is stored", .timeLimit(.minutes(1)))
 struct PushAcceptanceTests {
     private let event = PushAcceptance.Event(app: "shop", source: "test", id: "order-7")
 
-    /// Judging asks nothing of the database, so nobody listens there.
+    /// Validation needs no database, so there is no server at this address.
     private func judge(
         _ body: JSONObject,
         includesPushID: Bool = false
@@ -34,7 +34,9 @@ struct PushAcceptanceTests {
         ["channels": ["news"], "data": ["alert": .string(text)]]
     }
 
-    @Test("the record names the event, on the topic of push requests, and is what intake reads")
+    @Test(
+        "The record names the event, is on the topic of push requests, and is read by the consumer"
+    )
     func record() async throws {
         let judged = try await judge(body("Ring"))
         #expect(judged.record.topic == "t.push.requests")
@@ -53,14 +55,14 @@ struct PushAcceptanceTests {
         #expect((read.app, read.source, read.eventID) == ("shop", "test", "order-7"))
     }
 
-    @Test("the same event is the same push")
+    @Test("The same event is the same push")
     func sameEvent() async throws {
         let first = try await judge(body("Ring"))
         let second = try await judge(body("Another text"))
         #expect(first.push.id == second.push.id)
     }
 
-    @Test("what no platform takes, and what Kafka does not, is too large")
+    @Test("A push that every platform or Kafka rejects for its size is too large")
     func tooLarge() async throws {
         for count in [10_000, PushAcceptance.maximumRecordBytes + 1] {
             await #expect(throws: PushTooLarge.self) {
@@ -70,12 +72,12 @@ struct PushAcceptanceTests {
         _ = try await judge(body(String(repeating: "x", count: 1000)))
     }
 
-    @Test("a request that cannot be sent is told what is wrong with it")
+    @Test("An invalid request gets the reason")
     func invalid() async throws {
         await #expect(throws: PushRequestError.self) { _ = try await judge(["data": "no object"]) }
     }
 
-    @Test("where devices are told a push's id, its bytes count")
+    @Test("The push id counts in the size if devices get it")
     func pushID() async throws {
         var body = body(String(repeating: "x", count: 4076))
         body["channels"] = nil
