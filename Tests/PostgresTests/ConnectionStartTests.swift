@@ -7,7 +7,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(1)))
 struct ConnectionStartTests {
-    /// A resolver that hangs until it is told to go on, and then fails.
+    /// A resolver that hangs until it is released, and then fails.
     private final class Resolver: Sendable {
         struct Refusal: Error {}
         let calls = Atomic(0)
@@ -33,7 +33,9 @@ struct ConnectionStartTests {
         try outcome.get()
     }
 
-    @Test("A name that is not resolved in time is an error; the next attempt takes the same over")
+    @Test(
+        "A name that is not resolved in time is an error, and the next attempt shares the resolution"
+    )
     func hangs() async throws {
         try await withStart { start, resolver in
             for _ in 0..<3 {

@@ -34,7 +34,7 @@ struct CopyRowsTests {
             CHECK (b <> 4000))
         """
 
-    @Test("COPY inside a transaction: every cell as it was written, between other statements")
+    @Test("COPY in a transaction writes every cell unchanged, between other statements")
     func everyCell() async throws {
         try await TestPool.with { test in
             _ = try await test.pool.execute(Self.table)
@@ -70,7 +70,7 @@ struct CopyRowsTests {
         }
     }
 
-    @Test("A COPY that the server refuses undoes its transaction, and costs no connection")
+    @Test("A COPY that the server rejects rolls its transaction back, and the connection stays")
     func refused() async throws {
         try await TestPool.with { test in
             _ = try await test.pool.execute(Self.table)

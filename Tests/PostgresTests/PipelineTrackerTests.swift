@@ -36,7 +36,7 @@ struct PipelineTrackerTests {
         }
     }
 
-    @Test("A group's members are answered at its Sync, each group at its own")
+    @Test("Members of a group are answered at the group's Sync")
     func answersAtSync() throws {
         var ledger = PipelineTracker<String>()
         for member in ["a", "b"] { ledger.sent(.member(member)) }
@@ -53,7 +53,7 @@ struct PipelineTrackerTests {
         #expect(ledger.isEmpty)
     }
 
-    @Test("One failure: that member is guilty, those before and after it are innocent")
+    @Test("A failed member is at fault, and the members before and after it are not")
     func oneGuilty() throws {
         var ledger = PipelineTracker<String>()
         for member in ["a", "b", "c"] { ledger.sent(.member(member)) }
@@ -62,7 +62,7 @@ struct PipelineTrackerTests {
         #expect(try told(&ledger) == ["a": "innocent", "b": "guilty", "c": "innocent"])
     }
 
-    @Test("A failed Parse is the fault of the member that it was for, and is not kept")
+    @Test("A failed Parse fails the member that needed it, and is not cached")
     func failedPrepare() throws {
         var ledger = PipelineTracker<String>()
         ledger.sent(.member("a"))
@@ -84,7 +84,9 @@ struct PipelineTrackerTests {
         #expect(try told(&ledger) == ["a": "innocent", "b": "guilty", "c": "innocent"])
     }
 
-    @Test("A commit that fails at the Sync undoes all, and blames one only where there is one")
+    @Test(
+        "A commit that fails at the Sync fails the group, and blames a member only if it is alone"
+    )
     func failedCommit() throws {
         for (members, expected) in [
             (["a", "b"], ["a": "innocent", "b": "innocent"]), (["a"], ["a": "guilty"]),
@@ -99,7 +101,7 @@ struct PipelineTrackerTests {
         }
     }
 
-    @Test("A broken connection gives back all that was not told, answered or not")
+    @Test("A broken connection returns every unreported member, answered or not")
     func abandoned() {
         var ledger = PipelineTracker<String>()
         ledger.sent(.member("a"))
@@ -111,7 +113,7 @@ struct PipelineTrackerTests {
         #expect(ledger.isEmpty)
     }
 
-    @Test("The oldest group is what the server may be at work on")
+    @Test("The server may be working on the oldest group")
     func oldestGroup() {
         var ledger = PipelineTracker<String>()
         ledger.sent(.member("a"))
@@ -125,7 +127,7 @@ struct PipelineTrackerTests {
         #expect(!ledger.isInOldestGroup { $0 == "c" })
     }
 
-    @Test("An answer that nobody asked for is told, not trapped on")
+    @Test("An unexpected answer is reported and does not trap")
     func outOfStep() {
         var ledger = PipelineTracker<String>()
         #expect(ledger.received(.done(.empty)) == .outOfStep)
@@ -135,7 +137,7 @@ struct PipelineTrackerTests {
         #expect(ledger.received(.done(.empty)) == .outOfStep)
     }
 
-    @Test("A long pipeline forgets what was answered")
+    @Test("A long pipeline drops its answered members")
     func staysSmall() throws {
         var ledger = PipelineTracker<String>()
         for round in 0..<5000 {
@@ -151,7 +153,7 @@ struct PipelineTrackerTests {
 
 @Suite(.timeLimit(.minutes(1)))
 struct StatementCacheTests {
-    @Test("A statement is prepared once; over the limit the least recently used goes")
+    @Test("A statement is prepared once, and beyond the limit the least recently used is evicted")
     func bounded() {
         var cache = StatementCache(limit: 2)
         #expect(cache.use("a") == .new(name: "s1", evicted: []))
@@ -164,7 +166,7 @@ struct StatementCacheTests {
     }
 
     @Test(
-        "An array that came as null before has a type of its own: its statement is prepared again"
+        "An array that was null before has another type, and its statement is prepared again"
     )
     func types() {
         var cache = StatementCache(limit: 2)
@@ -176,7 +178,7 @@ struct StatementCacheTests {
         #expect(cache.use("a", [0, 1016]) == .known(name: "s2"))
     }
 
-    @Test("One whose Parse is still on its way is not evicted: it may yet fail")
+    @Test("A statement whose Parse is in flight is not evicted, as it may still fail")
     func keepsUnprepared() {
         var cache = StatementCache(limit: 1)
         _ = cache.use("a")

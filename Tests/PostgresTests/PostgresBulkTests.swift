@@ -10,7 +10,7 @@ import Testing
 struct PostgresBulkTests {
     struct Enough: Error {}
 
-    /// Resident memory of this process, in bytes.
+    /// Returns the resident memory of this process, in bytes.
     private func residentBytes() throws -> Int {
         let text = try String(contentsOfFile: "/proc/self/statm", encoding: .utf8)
         let pages = try #require(text.split(separator: " ").dropFirst().first.flatMap { Int($0) })
@@ -18,7 +18,7 @@ struct PostgresBulkTests {
     }
 
     private static let rows = 500_000
-    /// 500,000 rows of 300 bytes: 150 MB, if anyone held them.
+    /// 500,000 rows of 300 bytes: 150 MB, if they were all in memory.
     private static let query = "SELECT n, repeat('x', 300) AS pad FROM generate_series(1, 500000) n"
 
     @Test("500,000 rows stream through in bounded memory, in order")
@@ -58,7 +58,7 @@ struct PostgresBulkTests {
         }
     }
 
-    @Test("A slow reader slows the server, not fills our memory")
+    @Test("A slow reader slows the server down instead of filling our memory")
     func backPressure() async throws {
         try await TestPool.with { test in
             let seen = Mutex(0)
@@ -73,12 +73,12 @@ struct PostgresBulkTests {
             #expect(seen.withLock { $0 } == 1000)
             let grown = try residentBytes() - before
             #expect(grown < 30 << 20, "grown by \(grown >> 20) MiB")
-            // The connection was cleaned up, not thrown away.
+            // The connection was cleaned up and not replaced.
             #expect(try await test.pool.stream("SELECT 1") { _ in } == 1)
         }
     }
 
-    @Test("Parameters, an empty result and an error in mid-stream")
+    @Test("A stream takes parameters, an empty result and an error in mid-stream")
     func streamEdges() async throws {
         try await TestPool.with { test in
             let count = try await test.pool.stream(
@@ -123,7 +123,7 @@ struct PostgresBulkTests {
         }
     }
 
-    @Test("COPY in and out: every type, NULLs, and all or nothing")
+    @Test("COPY moves every type and NULL in and out, all or nothing")
     func copyIn() async throws {
         try await TestPool.with { test in
             _ = try await test.pool.execute(
@@ -179,7 +179,7 @@ struct PostgresBulkTests {
         }
     }
 
-    @Test("A stream or COPY that the server leaves without a word ends, retryably")
+    @Test("A stream or COPY fails with a retryable error when the server stops answering")
     func silence() async throws {
         try await TestPool.with({ $0.streamIdleTimeout = .milliseconds(300) }) { test in
             let silent = "SELECT pg_sleep(20)"
@@ -187,7 +187,7 @@ struct PostgresBulkTests {
             #expect(stream.kind == .connectionLost && stream.isRetryable)
             let copy = try await postgresError { _ = try await test.pool.copyOut(silent) { _ in } }
             #expect(copy.kind == .connectionLost && copy.isRetryable)
-            // Both statements were cancelled on the server too, not just left there.
+            // Both statements were also cancelled on the server.
             try await test.until(
                 "SELECT count(*) = 0 FROM pg_stat_activity WHERE query = $1 AND state = 'active'",
                 [.text(silent)]
@@ -203,7 +203,7 @@ struct PostgresBulkTests {
         }
     }
 
-    @Test("A reader that takes its time is not the server's silence")
+    @Test("A slow reader does not count as a silent server")
     func slowReader() async throws {
         try await TestPool.with({ $0.streamIdleTimeout = .milliseconds(300) }) { test in
             let count = try await test.pool.stream(

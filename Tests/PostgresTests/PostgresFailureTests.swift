@@ -30,7 +30,7 @@ struct PostgresFailureTests {
                 #expect(error?.sqlState == "53100")
                 #expect(error?.isRetryable == true)
                 #expect(test.pool.notReadyReason()?.contains("disk is full") == true)
-                // Reads go on, and say nothing of the disk.
+                // Reads still work, and do not depend on the disk.
                 #expect(try await test.pool.execute("SELECT 1").rows.count == 1)
                 #expect(test.pool.notReadyReason() != nil)
                 while test.pool.notReadyReason() != nil {
@@ -40,7 +40,7 @@ struct PostgresFailureTests {
         }
     }
 
-    @Test("Backends killed under load: every answered write is there, failures are retryable")
+    @Test("Every answered write is stored when backends are killed, and failures are retryable")
     func killedUnderLoad() async throws {
         try await TestPool.with { test in
             _ = try await test.pool.execute("CREATE TABLE t (n bigint)")
@@ -75,7 +75,7 @@ struct PostgresFailureTests {
                     while tally.answered.withLock({ $0.count }) < round * 300 {
                         try await test.loop.sleep(for: .milliseconds(2))
                     }
-                    // None is there while all of them reconnect.
+                    // There is no backend while all of them reconnect.
                     while try await test.killBackends(by: other) == 0 {
                         try await test.loop.sleep(for: .milliseconds(2))
                     }
@@ -113,7 +113,7 @@ struct PostgresFailureTests {
                 }
                 #expect(error.kind == .connectionLost && error.isRetryable)
             }
-            // Its neighbours were killed too, and may say so once more.
+            // Its neighbours were killed too, and may report that once more.
             var answer: Int?
             while answer == nil {
                 do {
@@ -124,12 +124,13 @@ struct PostgresFailureTests {
         }
     }
 
-    @Test("The pool tells when it is not ready, and when it is again")
+    @Test("The pool reports when it is not ready, and when it is ready again")
     func readiness() async throws {
         try await TestPool.with { test in
             #expect(test.pool.notReadyReason() == nil)
             try await test.withAnother { other in
-                // A reconnect may take less than a look at it: it is lost until that was seen.
+                // A reconnect may be faster than a poll, so the test repeats until the loss was
+                // seen.
                 var wasSeen = false
                 while !wasSeen {
                     _ = try await test.killBackends(by: other)
@@ -146,7 +147,9 @@ struct PostgresFailureTests {
         }
     }
 
-    @Test("Notifications arrive in order; after a lost connection the handler is told and hears on")
+    @Test(
+        "Notifications arrive in order, and the handler learns of a lost connection and continues"
+    )
     func listening() async throws {
         try await TestPool.with { test in
             let (stream, continuation) = AsyncStream<String>.makeStream()
@@ -178,7 +181,7 @@ struct PostgresFailureTests {
         }
     }
 
-    @Test("A channel that the server refuses is an error, not a wait")
+    @Test("A channel that the server rejects is an error, not a wait")
     func refusedChannel() async throws {
         try await TestPool.with { test in
             let error = try await postgresError { _ = try await test.pool.listen("") { _ in } }

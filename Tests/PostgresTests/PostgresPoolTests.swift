@@ -9,7 +9,7 @@ import Testing
 
 @Suite(.enabled(if: TestServer.isThere, TestServer.reason), .timeLimit(.minutes(1)))
 struct PostgresPoolTests {
-    @Test("Every kind of value comes back as it went")
+    @Test("Every kind of value is read back unchanged")
     func roundTrip() async throws {
         try await TestPool.with { test in
             let result = try await test.pool.execute(
@@ -43,7 +43,7 @@ struct PostgresPoolTests {
     }
 
     @Test(
-        "Arrays of every kind come back as they went, nulls among them, and are cast to what is wanted"
+        "Arrays of every kind, with nulls, are read back unchanged and cast to the requested type"
     )
     func arrays() async throws {
         try await TestPool.with { test in
@@ -81,7 +81,7 @@ struct PostgresPoolTests {
     }
 
     @Test(
-        "An array may be null at one time and not at another, and numbers fit any integer's array"
+        "An array can be null at one time and not at another, and numbers fit any integer array"
     )
     func nullArrays() async throws {
         try await TestPool.with { test in
@@ -97,7 +97,7 @@ struct PostgresPoolTests {
         }
     }
 
-    @Test("Several statements are answered in their order; the first error is told")
+    @Test("Several statements are answered in order, and the first error is thrown")
     func several() async throws {
         try await TestPool.with { test in
             let results = try await test.pool.execute((0..<3).map { ("SELECT \($0) AS n", []) })
@@ -110,7 +110,7 @@ struct PostgresPoolTests {
         }
     }
 
-    @Test("unnest takes arrays, and the count of what changed comes back")
+    @Test("unnest takes arrays, and the number of changed rows is returned")
     func unnest() async throws {
         try await TestPool.with { test in
             _ = try await test.pool.execute("CREATE TABLE t (id int PRIMARY KEY, name text)")
@@ -124,7 +124,7 @@ struct PostgresPoolTests {
         }
     }
 
-    @Test("A column that is not what was asked for is named, its value is not")
+    @Test("An unexpected column type is an error with the column's name and without its value")
     func decodingErrors() async throws {
         try await TestPool.with { test in
             let row = try await test.pool.execute("SELECT 'secret' AS code, null AS gone")[0]
@@ -138,7 +138,7 @@ struct PostgresPoolTests {
         }
     }
 
-    @Test("The server's errors carry SQLSTATE and constraint; the connection goes on")
+    @Test("The server's errors have SQLSTATE and constraint, and the connection stays usable")
     func serverErrors() async throws {
         try await TestPool.with { test in
             _ = try await test.pool.execute("CREATE TABLE t (token text CONSTRAINT one UNIQUE)")
@@ -158,7 +158,7 @@ struct PostgresPoolTests {
         }
     }
 
-    @Test("What one turn of the loop sends commits together")
+    @Test("Statements of one turn of the loop commit together")
     func oneSyncPerTurn() async throws {
         try await TestPool.with { test in
             _ = try await test.pool.execute("CREATE TABLE t (n int)")
@@ -173,7 +173,7 @@ struct PostgresPoolTests {
         }
     }
 
-    @Test("A failed member fails alone: the innocent of its group run again and are stored")
+    @Test("A failed member fails alone, and the others of its group run again and are stored")
     func innocentsSurvive() async throws {
         try await TestPool.with { test in
             _ = try await test.pool.execute("CREATE TABLE t (n int PRIMARY KEY)")
@@ -210,7 +210,7 @@ struct PostgresPoolTests {
         }
     }
 
-    @Test("A statement is parsed once a connection, and the cache is bounded")
+    @Test("A statement is parsed once per connection, and the cache is bounded")
     func preparedOnce() async throws {
         try await TestPool.with({ $0.maximumPrepared = 8 }) { test in
             for n in 0..<20 {
@@ -231,7 +231,7 @@ struct PostgresPoolTests {
         }
     }
 
-    @Test("A plan that a migration made stale is prepared anew, and nobody notices")
+    @Test("A plan that a migration made stale is prepared again without an error")
     func stalePlan() async throws {
         try await TestPool.with { test in
             _ = try await test.pool.execute("CREATE TABLE t (n int)")
@@ -243,7 +243,7 @@ struct PostgresPoolTests {
         }
     }
 
-    @Test("A BEGIN or COPY through execute hurts nobody for long")
+    @Test("A BEGIN or COPY through execute affects other statements only for a short time")
     func misuse() async throws {
         try await TestPool.with { test in
             let begun = try await postgresError { _ = try await test.pool.execute("BEGIN") }
@@ -256,7 +256,7 @@ struct PostgresPoolTests {
         }
     }
 
-    @Test("A cancelled statement ends at the server, and its neighbours do not notice")
+    @Test("A cancelled statement ends at the server, and its neighbours are not affected")
     func cancellation() async throws {
         try await TestPool.with { test in
             let sleeper = Task(executorPreference: test.loop) {
@@ -300,7 +300,7 @@ struct PostgresPoolTests {
         }
     }
 
-    @Test("More statements than may wait are refused at once, retryably")
+    @Test("Statements beyond the queue's limit are refused at once with a retryable error")
     func bounded() async throws {
         try await TestPool.with({ $0.maximumPending = 10 }) { test in
             let answers = await test.all(50) { n in
@@ -329,7 +329,7 @@ struct PostgresPoolTests {
 
 @Suite(.timeLimit(.minutes(1)))
 struct UnreachableServerTests {
-    @Test("Without a server the pool says why, fails retryably, and tells nothing secret")
+    @Test("Without a server the pool reports a retryable error that has no secrets")
     func unreachable() async throws {
         let loop = try EventLoop(name: "postgres-test")
         var configuration = PostgresConfiguration(
@@ -351,7 +351,7 @@ struct UnreachableServerTests {
         await loop.stop()
     }
 
-    @Test("A URI that cannot be read is an error, without the URI")
+    @Test("An invalid URI is an error that does not contain the URI")
     func badURI() async throws {
         let loop = try EventLoop(name: "postgres-test")
         var configuration = PostgresConfiguration(uri: "postgresql://u:hunter2@h:nan/db?x=y")
@@ -365,7 +365,7 @@ struct UnreachableServerTests {
 }
 
 extension TestPool {
-    /// Runs `count` calls at once on the loop and gathers what became of each.
+    /// Runs `count` calls at once on the loop and returns their results.
     func all<Value: Sendable>(
         _ count: Int,
         _ body: @escaping @Sendable (Int) async throws -> Value

@@ -2,14 +2,15 @@ import Testing
 
 @testable import Postgres
 
-/// After a failover a connection may lead to what is a standby now: it answers, and writes nothing.
+/// After a failover a connection may lead to a server that is a standby now: it answers, but
+/// rejects writes.
 @Suite(.enabled(if: TestServer.isThere, TestServer.reason), .timeLimit(.minutes(1)))
 struct PostgresStandbyTests {
     enum Call: CaseIterable {
         case statement, transaction, pipeline, script, copy, stream, alone
     }
 
-    @Test("A connection on which nothing can be written is given up", arguments: Call.allCases)
+    @Test("A connection to a read-only server is closed", arguments: Call.allCases)
     func givenUp(_ call: Call) async throws {
         try await TestPool.with({ $0.connections = 2 }) { test in
             let pool = test.pool
@@ -20,7 +21,7 @@ struct PostgresStandbyTests {
             let error = try await postgresError { try await write(call, pool) }
             #expect(error.isRetryable)
             #expect(error.sqlState == "25006")
-            // On another connection, whenever that is there.
+            // It runs on another connection, once there is one.
             try await write(call, pool)
             #expect(try await pool.execute("SELECT n FROM t").count == 1)
         }
@@ -47,7 +48,7 @@ struct PostgresStandbyTests {
         }
     }
 
-    @Test("A transaction that is left alone ends with its connection, and what it held is free")
+    @Test("An abandoned transaction ends with its connection, and its locks are released")
     func leftAlone() async throws {
         try await TestPool.with({ $0.idleTransactionTimeout = .milliseconds(200) }) { test in
             _ = try await test.pool.execute("CREATE TABLE t (n bigint)")
@@ -55,7 +56,7 @@ struct PostgresStandbyTests {
             let error = try await postgresError {
                 try await test.pool.transaction { transaction in
                     _ = try await transaction.execute("SELECT n FROM t FOR UPDATE")
-                    // Waits for the lock, which nobody gives back but the server.
+                    // The statement waits for the lock, which only the server can release.
                     _ = try await test.pool.execute("UPDATE t SET n = 2")
                     _ = try await transaction.execute("UPDATE t SET n = 3")
                 }

@@ -20,7 +20,7 @@ struct PostgresTransactionTests {
         }
     }
 
-    @Test("A transaction commits as a whole and gives back what its body returns")
+    @Test("A transaction commits as a whole and returns the result of its body")
     func commits() async throws {
         try await withTable { test in
             let sum = try await test.pool.transaction { transaction in
@@ -37,7 +37,7 @@ struct PostgresTransactionTests {
     }
 
     @Test(
-        "Statements that go at once with their COMMIT are all there, or none, and the connection goes on"
+        "Statements that are sent with their COMMIT are stored all or not at all"
     )
     func complete() async throws {
         try await withTable { test in
@@ -64,7 +64,7 @@ struct PostgresTransactionTests {
         }
     }
 
-    @Test("An error that leaves the body rolls back, and the connection is used again")
+    @Test("An error of the body rolls back, and the connection is used again")
     func rollsBack() async throws {
         try await withTable { test in
             for _ in 0..<10 {
@@ -84,7 +84,7 @@ struct PostgresTransactionTests {
         }
     }
 
-    @Test("A failed statement that the body swallows never leads to a half commit")
+    @Test("A failed statement that the body ignores never leads to a partial commit")
     func swallowedError() async throws {
         try await withTable { test in
             let error = try await postgresError {
@@ -98,7 +98,7 @@ struct PostgresTransactionTests {
         }
     }
 
-    @Test("A first statement that fails takes BEGIN with it, and no later one runs outside")
+    @Test("If the first statement fails with BEGIN, no later one runs outside of the transaction")
     func failedBegin() async throws {
         try await withTable { test in
             let error = try await postgresError {
@@ -134,7 +134,7 @@ struct PostgresTransactionTests {
         }
     }
 
-    @Test("Those who wait for a connection get it in the order of asking")
+    @Test("Callers that wait for a connection get it in order")
     func fairWaiting() async throws {
         try await TestPool.with({ $0.connections = 2 }) { test in
             let order = Mutex<[Int]>([])
@@ -149,7 +149,7 @@ struct PostgresTransactionTests {
         }
     }
 
-    @Test("Waiting for a connection is bounded in time, and a cancelled one leaves the queue")
+    @Test("Waiting for a connection is bounded in time, and a cancelled caller leaves the queue")
     func boundedWaiting() async throws {
         try await TestPool.with({
             $0.connections = 2
@@ -171,7 +171,7 @@ struct PostgresTransactionTests {
         }
     }
 
-    @Test("A script runs behind statements that others had to make room for")
+    @Test("A script runs after other statements have made room for theirs")
     func scriptAfterEvictions() async throws {
         try await TestPool.with({ $0.maximumPrepared = 2 }) { test in
             for round in 0..<20 {
@@ -185,7 +185,7 @@ struct PostgresTransactionTests {
         }
     }
 
-    @Test("A script of many statements runs in the transaction, and is undone with it")
+    @Test("A script of many statements runs in the transaction, and is rolled back with it")
     func scripts() async throws {
         try await TestPool.with { test in
             let script =
@@ -201,7 +201,7 @@ struct PostgresTransactionTests {
         }
     }
 
-    @Test("Closing waits for what is in flight")
+    @Test("Closing waits for statements in flight")
     func closeDrains() async throws {
         try await withTable { test in
             try await test.withAnother { other in

@@ -10,7 +10,7 @@ struct PostgresValueTests {
         return try value.write(into: &bytes) ? String(decoding: bytes, as: UTF8.self) : nil
     }
 
-    @Test("Each value is written as Postgres reads it")
+    @Test("Each value is written in the form that Postgres reads")
     func writing() throws {
         #expect(try text(.null) == nil)
         #expect(try text(.boolean(true)) == "t")
@@ -54,7 +54,7 @@ struct PostgresValueTests {
     }
 
     @Test(
-        "What is no uuid is refused before anything is sent",
+        "An invalid uuid is refused before anything is sent",
         arguments: ["", "no", "6f1d3c6e-0000"]
     )
     func refusesNoUUID(_ text: String) {
@@ -63,14 +63,14 @@ struct PostgresValueTests {
         #expect(throws: PostgresError.self) { try self.text(value) }
     }
 
-    @Test("A NUL, which Postgres cannot hold, is refused and never cuts a text short")
+    @Test("A NUL, which Postgres cannot store, is refused and never truncates a string")
     func refusesNUL() {
         #expect(throws: PostgresError.self) { try text(.text("a\0b")) }
         #expect(throws: PostgresError.self) { try text(.textArray(["a\0b"])) }
     }
 
     @Test(
-        "Timestamps go there and back to the microsecond",
+        "Timestamps are exact to the microsecond in both directions",
         arguments: [
             (0, "1970-01-01 00:00:00.000000+00"),
             (1_763_717_796_123_456, "2025-11-21 09:36:36.123456+00"),
@@ -86,7 +86,7 @@ struct PostgresValueTests {
         #expect(TimestampText.parse(written.utf8) == value)
     }
 
-    @Test("Postgres' other forms of a time are read, and what is none is refused")
+    @Test("Postgres' other forms of a time are parsed, and an invalid one is refused")
     func readsTimestamps() {
         #expect(TimestampText.parse("2025-11-21".utf8) == 1_763_683_200_000_000)
         #expect(TimestampText.parse("2025-11-21 00:00:00".utf8) == 1_763_683_200_000_000)
@@ -97,7 +97,7 @@ struct PostgresValueTests {
         }
     }
 
-    @Test("Arrays are read with their quotes and NULLs; what is none is refused")
+    @Test("Arrays are parsed with quotes and NULLs, and an invalid one is refused")
     func readsArrays() {
         func parse(_ text: String) -> [String?]? { ArrayText.parse(Array(text.utf8)[...]) }
         #expect(parse("{}") == [])
@@ -107,7 +107,7 @@ struct PostgresValueTests {
         }
     }
 
-    @Test("An error's description never holds a value; its debugDescription does")
+    @Test("An error's description never contains a value, and its debugDescription does")
     func safeDescriptions() {
         let unique = PostgresError.server(
             sqlState: "23505",
@@ -130,7 +130,7 @@ struct PostgresValueTests {
         #expect(!PostgresError.connect(libpq: "invalid URI \(uri)").description.contains("secret"))
     }
 
-    @Test("What may succeed later is retryable, what cannot is not")
+    @Test("An error is retryable if a later attempt may succeed")
     func retryable() {
         func isRetryable(_ state: String) -> Bool {
             PostgresError(.server, "", sqlState: state).isRetryable
@@ -158,7 +158,7 @@ struct CopyCodecTests {
         isBinary: true
     )
 
-    @Test("What the encoder writes the decoder reads, however the bytes are cut")
+    @Test("The decoder reads the encoder's output, however the bytes are split")
     func roundTrip() throws {
         var bytes = CopyEncoder.header
         for row in 0..<50 {
@@ -183,7 +183,7 @@ struct CopyCodecTests {
         }
     }
 
-    @Test("Bytes that are no binary COPY are refused, not trapped on")
+    @Test("Bytes that are not a binary COPY are refused and do not trap")
     func refusesNonsense() {
         let row: [UInt8] = [0, 1, 0xFF, 0xFF, 0xFF, 0xF0]
         for bytes in [Array(repeating: UInt8(7), count: 40), CopyEncoder.header + row] {
@@ -193,7 +193,7 @@ struct CopyCodecTests {
         }
     }
 
-    @Test("A value that does not fit its column is refused by the column's name")
+    @Test("A value that does not fit its column is refused with the column's name")
     func misfit() {
         var bytes: [UInt8] = []
         #expect {

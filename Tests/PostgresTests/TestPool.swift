@@ -53,7 +53,7 @@ struct TestPool: Sendable {
         if let failure { throw failure }
     }
 
-    /// Another pool in the same schema.
+    /// Runs `body` with another pool in the same schema.
     func withAnother(
         _ adjust: (inout PostgresConfiguration) -> Void = { _ in },
         _ body: (PostgresPool) async throws -> Void
@@ -80,7 +80,7 @@ struct TestPool: Sendable {
         return killed.count
     }
 
-    /// Polls Postgres until `sql` says true: for what no event of ours announces.
+    /// Polls Postgres until `sql` is true, for changes that no event announces.
     func until(_ sql: String, _ parameters: [PostgresValue] = []) async throws {
         while try await !pool.execute(sql, parameters)[0].boolean(0) {
             try await loop.sleep(for: .milliseconds(5))
@@ -88,10 +88,10 @@ struct TestPool: Sendable {
     }
 }
 
-/// The body of `expectError` when the call went through.
+/// The error of `expectError` when the call succeeded.
 struct NoError: Error {}
 
-/// The `PostgresError` that `body` throws.
+/// Returns the `PostgresError` that `body` throws.
 func postgresError(
     _ body: () async throws -> Void,
     _ location: SourceLocation = #_sourceLocation
