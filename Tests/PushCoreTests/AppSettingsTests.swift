@@ -3,7 +3,7 @@ import PushCore
 import Testing
 
 struct AppSettingsTests {
-    @Test("What nobody has set keeps the app key from sending, listing and deleting")
+    @Test("By default the app key may not send, list or delete")
     func defaultsAreSafe() {
         let settings = AppSettings([:])
         #expect(!settings.clientsMayPush && !settings.clientsMayFind && !settings.clientsMayDelete)
@@ -13,7 +13,7 @@ struct AppSettingsTests {
         #expect(settings.maximumRequestsPerMinute == 0 && settings.maximumPushesPerMinute == 600)
     }
 
-    @Test("Each setting that is shown can be set, and is read back as it was set")
+    @Test("Each listed setting can be set, and is read back unchanged")
     func everySettingTakesWhatItShows() throws {
         let changes = [
             "client-push=on", "client-find=on", "client-delete=on", "valid-days=90",
@@ -32,7 +32,7 @@ struct AppSettingsTests {
     }
 
     @Test(
-        "A change that cannot be made names the setting and what it takes",
+        "An invalid change is refused with the setting's name and its valid values",
         arguments: [
             ("client-push", "name=value"), ("client-push=yes", "client-push must be on or off"),
             ("mpns=", "mpns must be on or off"),
@@ -53,7 +53,7 @@ struct AppSettingsTests {
         #expect(error?.description.contains(named) == true, "\(error?.description ?? "")")
     }
 
-    @Test("What a later version stored, or no value of this one, counts as not set")
+    @Test("A setting of a later version, or with an invalid value, counts as not set")
     func foreignValuesAreNotSet() {
         let settings = AppSettings([
             "valid-days": 0, "delete-days": "7", "mpns": "off", "client-push": 1, "new": true,

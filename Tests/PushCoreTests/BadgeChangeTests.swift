@@ -2,9 +2,9 @@ import JSON
 import PushCore
 import Testing
 
-@Suite("What a push does to badges", .timeLimit(.minutes(1)))
+@Suite("Badge changes of a push", .timeLimit(.minutes(1)))
 struct BadgeChangeTests {
-    @Test("LeanCloud's and Parse's forms raise and lower; a number does neither")
+    @Test("LeanCloud's and Parse's forms increment and decrement, and a number does neither")
     func forms() {
         let cases: [(JSONValue, Int?)] = [
             ("Increment", 1), ("increment", 1), (["__op": "Increment"], 1),
@@ -34,14 +34,14 @@ struct BadgeChangeTests {
         }
     }
 
-    @Test("A badge is never less than nothing, nor more than is kept")
+    @Test("A badge is never negative, nor above the stored maximum")
     func bounds() {
         #expect(BadgeChange(amount: 2).applied(to: 3) == 5)
         #expect(BadgeChange(amount: -5).applied(to: 3) == 0)
         #expect(BadgeChange(amount: 5).applied(to: 2_147_483_645) == 2_147_483_647)
     }
 
-    @Test("Each platform changes as its own part of data says, and natives change nothing")
+    @Test("Each platform's own part of data decides its change, and native payloads change nothing")
     func platforms() throws {
         #expect(
             try amounts(["data": ["badge": "Increment"]])
@@ -61,7 +61,7 @@ struct BadgeChangeTests {
         #expect(try amounts(["data": ["alert": "x", "badge": 1]]).isEmpty)
     }
 
-    @Test("A ready aps may change the badge, too, and one beside it goes before")
+    @Test("A complete aps may change the badge too, and a badge beside it takes precedence")
     func inAps() throws {
         #expect(try amounts(["data": ["aps": ["badge": "Increment"]]]) == [.apns: 1])
         #expect(try amounts(["data": ["ios": ["aps": ["badge": "Increment"]]]]) == [.apns: 1])
@@ -79,7 +79,7 @@ struct BadgeChangeTests {
         )
     }
 
-    @Test("What changes no badge and is no number is refused by its field")
+    @Test("A value that is neither a badge change nor a number is refused by its field")
     func refused() throws {
         for (data, field) in [
             (["badge": ["__op": "Delete"]], "data.badge"),
@@ -93,7 +93,7 @@ struct BadgeChangeTests {
         }
     }
 
-    @Test("an amount beyond all bounds is refused, the least of all numbers too")
+    @Test("An amount out of range is refused, the smallest integer too")
     func beyondBounds() {
         for amount in [JSONValue(Int.min), JSONValue(Int.max), 1_000_000_000_000] {
             #expect(BadgeChange(["__op": "Increment", "amount": amount]) == nil)

@@ -6,7 +6,9 @@ import Testing
 struct CQLTests {
     private func condition(_ json: JSONValue) throws -> Where { try Where.parse(json) }
 
-    @Test("A select names its class, its fields, its order and its page, in either order")
+    @Test(
+        "A select has a class, fields, an order and a page, with order and page in either sequence"
+    )
     func wholeSelect() throws {
         let query = try CQLQuery.parse(
             "SELECT name, profile.city FROM _Installation WHERE badge > 3 LIMIT 10, 20 "
@@ -27,7 +29,7 @@ struct CQLTests {
     }
 
     @Test(
-        "Each condition means what the same where means",
+        "Each CQL condition has the same meaning as its where",
         arguments: [
             ("a = 1", ["a": ["$eq": 1]]),
             ("a != 'x'", ["a": ["$ne": "x"]]), ("a <> 'x'", ["a": ["$ne": "x"]]),
@@ -78,7 +80,7 @@ struct CQLTests {
         #expect(query.condition == (try condition(json)))
     }
 
-    @Test("A ? stands for the next value, whatever the value holds")
+    @Test("A ? stands for the next value, whatever the value contains")
     func placeholders() throws {
         let query = try CQLQuery.parse(
             "select * from _User where a = ? and b in (?, ?) and c in ? limit ?",
@@ -101,7 +103,7 @@ struct CQLTests {
     }
 
     @Test(
-        "What is not built, or is no CQL, is refused with 300 and its name",
+        "Unsupported or invalid CQL is refused with 300 and the name",
         arguments: [
             ("select * from A where loc near [1,2]", "unexpected character"),
             ("select * from A where loc near geopoint(1,2)", "near"),
@@ -127,7 +129,7 @@ struct CQLTests {
         #expect(error?.description.contains(name) == true, "\(error?.description ?? "")")
     }
 
-    @Test("Values that nothing asks for, too deep and too long texts are refused")
+    @Test("Unused values, deep nesting and long texts are refused")
     func bounds() {
         #expect(throws: CQLError.self) { try CQLQuery.parse("select * from A", values: [1]) }
         let deep = String(repeating: "(", count: 40) + "a = 1" + String(repeating: ")", count: 40)

@@ -30,7 +30,7 @@ struct ConfigAnnouncementTests {
         )
     }
 
-    @Test("Each platform finds the same words where its clients look for them")
+    @Test("Each platform gets the same keys where its clients look for them")
     func ours() throws {
         let event = try decode(Self.ours)
         #expect(event.app == "shop")
@@ -57,12 +57,12 @@ struct ConfigAnnouncementTests {
         #expect(event.request.priority == .normal)
         #expect(event.request.unknownFields.isEmpty)
         #expect(event.request.saysTheSameAgain)
-        // What is kept of it means the same when it is read again.
+        // Its stored form is parsed to the same request.
         let again = try PushRequest.parse(event.object, now: .now(), isStored: true)
         #expect(again == event.request)
     }
 
-    @Test("The seed's form does, with an app: known by where it stands")
+    @Test("The original form with an app is accepted, and is identified by its position")
     func seed() throws {
         let event = try decode(
             #"{"topic":"PUSH_RC","data":{"CONFIG_STATE":"STALE"},"app":"shop"}"#
@@ -72,7 +72,7 @@ struct ConfigAnnouncementTests {
         #expect(event.request.native.fcm == ["message": ["data": ["CONFIG_STATE": "STALE"]]])
     }
 
-    @Test("A CloudEvent's own id and source name it, and how its push is sent")
+    @Test("A CloudEvent's id and source identify it and decide how its push is sent")
     func cloudEvent() throws {
         let event = try decode(
             #"{"topic":"/topics/PUSH_RC","data":{"CONFIG_STATE":"STALE"},"app":"shop"}"#,
@@ -87,7 +87,7 @@ struct ConfigAnnouncementTests {
     }
 
     @Test(
-        "A spread is a third word, once",
+        "A spread is added once, as a third word",
         arguments: [
             (#""spread": 30"#, "30"), (#""spread": 1.5"#, "1.5"), (#""spread": 0"#, nil),
         ] as [(String, String?)]
@@ -102,7 +102,7 @@ struct ConfigAnnouncementTests {
     }
 
     @Test(
-        "What cannot be used says why",
+        "An invalid record is refused with the reason",
         arguments: [
             (#"{"topic":"PUSH_RC","data":{"CONFIG_STATE":"STALE"}}"#, "missing_app"),
             (#"{"data":{"CONFIG_STATE":"STALE"},"app":"shop"}"#, "topic is missing"),
@@ -125,7 +125,7 @@ struct ConfigAnnouncementTests {
         #expect(told.contains(words), "\(told)")
     }
 
-    @Test("The same value on push.requests is a push to the app's phones as ever")
+    @Test("The same value on push.requests is a normal push to the app's devices")
     func elsewhere() throws {
         let event = try decode(
             #"{"channels":["x"],"topic":"PUSH_RC","data":{"CONFIG_STATE":"STALE"},"app":"shop"}"#,

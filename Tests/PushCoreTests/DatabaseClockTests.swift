@@ -2,9 +2,9 @@ import PushCore
 import Synchronization
 import Testing
 
-@Suite("Time is Postgres', whatever this host's clock says", .timeLimit(.minutes(1)))
+@Suite("The clock follows Postgres, whatever the host's clock shows", .timeLimit(.minutes(1)))
 struct DatabaseClockTests {
-    /// A host whose wall clock is set by the test.
+    /// A host whose wall clock the test sets.
     private final class Host: Sendable {
         let wall = Atomic<Int64>(1_700_000_000_000)
         let steady = Atomic<Int64>(5000)
@@ -32,14 +32,14 @@ struct DatabaseClockTests {
         )
     }
 
-    @Test("Before it was measured it is the wall clock, and nothing is wrong")
+    @Test("Before the first measurement the wall clock is used, and no skew is reported")
     func unmeasured() {
         let clock = Host().clock()
         #expect(clock.now() == Instant(milliseconds: 1_700_000_000_000))
         #expect(clock.hostIsAhead == .zero && !clock.isInDoubt && clock.warning == nil)
     }
 
-    @Test("A host an hour ahead acts by Postgres' time and says how far it is ahead")
+    @Test("A host an hour ahead uses Postgres' time and reports the difference")
     func ahead() {
         let host = Host()
         let clock = host.clock()
@@ -49,7 +49,7 @@ struct DatabaseClockTests {
         #expect(clock.warning == "this host's clock is 3600 s ahead of Postgres'")
     }
 
-    @Test("A wall clock that is set, or jumps, moves nothing")
+    @Test("A wall clock that is set, or jumps, does not move the time")
     func jump() {
         let host = Host()
         let clock = host.clock()
@@ -60,12 +60,13 @@ struct DatabaseClockTests {
         #expect(clock.warning == "this host's clock is 3600 s behind Postgres'")
     }
 
-    @Test("A slow answer costs no precision; one that contradicts what is known moves it")
+    @Test("A slow measurement keeps the precision, and one that contradicts the clock moves it")
     func slow() {
         let host = Host()
         let clock = host.clock()
         measure(clock, 1_700_000_000_000, between: 4999, and: 5001)
-        // It was made at any time in these two seconds: what is known may well be true.
+        // The measurement was made at any time in these two seconds, so the known time may be
+        // right.
         measure(clock, 1_700_000_000_900, between: 5000, and: 7000)
         #expect(clock.now() == Instant(milliseconds: 1_700_000_000_000))
         // Postgres' clock was set, or another server took over.
@@ -75,7 +76,7 @@ struct DatabaseClockTests {
         #expect(abs(error) <= 10)
     }
 
-    @Test("A provider's complaint is told for ten minutes, where the clocks agree")
+    @Test("A provider's complaint is reported for ten minutes if the clocks agree")
     func complaint() {
         let host = Host()
         let clock = host.clock()

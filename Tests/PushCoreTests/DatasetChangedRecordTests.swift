@@ -4,7 +4,7 @@ import Testing
 
 @testable import PushEvents
 
-@Suite("Changed datasets, and the pushes that tell of them", .timeLimit(.minutes(1)))
+@Suite("Changed datasets and their pushes", .timeLimit(.minutes(1)))
 struct DatasetChangedRecordTests {
     private static let pool = "us-east-1:0000aaaa"
     private static let identity = "us-east-1:0000bbbb"
@@ -46,7 +46,7 @@ struct DatasetChangedRecordTests {
     }
 
     @Test(
-        "Other systems may write the count as text, and name no device",
+        "Other systems may write the count as a string, and omit the device",
         arguments: [#""syncCount":7"#, #""syncCount":"7""#, #""syncCount":7,"deviceId":null"#]
     )
     func others(_ more: String) throws {
@@ -55,7 +55,7 @@ struct DatasetChangedRecordTests {
     }
 
     @Test(
-        "What cannot be used says which field it is",
+        "An invalid record is refused with the name of the field",
         arguments: [
             (#""syncCount":0"#, "syncCount"), (#""syncCount":-1"#, "syncCount"),
             (#""syncCount":"+7""#, "syncCount"), (#""syncCount":1.5"#, "syncCount"),
@@ -90,7 +90,7 @@ struct DatasetChangedRecordTests {
 
     private func digest(_ bytes: [UInt8]) -> [UInt8] { Array(bytes.reversed()) }
 
-    @Test("Each platform gets the five keys as its clients read them, all of them strings")
+    @Test("Each platform gets the five keys where its clients read them, all as strings")
     func shapes() throws {
         let records = push(2).records(
             at: Instant(milliseconds: 0),
@@ -121,7 +121,7 @@ struct DatasetChangedRecordTests {
         #expect(request.unknownFields.isEmpty)
     }
 
-    @Test("Very many devices are told by several pushes; a bulk publish is another than its change")
+    @Test("Many devices need several pushes, and a bulk publish has another id than its change")
     func ids() throws {
         let records = push(2500).records(
             at: Instant(milliseconds: 0),
@@ -134,7 +134,7 @@ struct DatasetChangedRecordTests {
         #expect(push(1, bulk: Instant(milliseconds: 5)).eventID.hasSuffix("/7/5"))
     }
 
-    @Test("Ids and names are those of the service's model")
+    @Test("Ids and names follow the service's model")
     func names() {
         for id in ["us-east-1:0a-f", "a_b:0"] { #expect(SyncID.isWellFormed(id)) }
         for id in ["", "a", "a:", ":0", "a:G", "a:A", "a:0:0", "a b:0"] {

@@ -20,7 +20,7 @@ struct DeliveryAttemptsTests {
         )
     }
 
-    @Test("What is final is settled at once, and only a device that is gone loses its token")
+    @Test("A final answer is settled at once, and only an unregistered device loses its token")
     func finalAnswers() {
         let expected: [(ProviderOutcome, DeliveryDecision)] = [
             (.accepted, .settle(.delivered)), (.rejected, .settle(.failed)),
@@ -38,7 +38,7 @@ struct DeliveryAttemptsTests {
         }
     }
 
-    @Test("What is transient is tried again, later each time, up to the limit")
+    @Test("A transient failure is retried with growing waits, up to the limit")
     func transientAnswers() {
         var attempts = DeliveryAttempts(limit: 4)
         var waits: [Int64] = []
@@ -53,7 +53,7 @@ struct DeliveryAttemptsTests {
         #expect(decide(&attempts, .unavailable(retryAfter: nil)) == .settle(.failed))
     }
 
-    @Test("Numbers of a provider at every edge lead to a time, and to no other end")
+    @Test("A provider's number at any edge gives a time, and the same outcome")
     func providersNumbers() {
         for number in InstantTests.edges {
             for start in [Instant.earliest, now, .latest] {
@@ -86,7 +86,7 @@ struct DeliveryAttemptsTests {
         }
     }
 
-    @Test("Retry-After is a lower bound, and a mad one is cut")
+    @Test("Retry-After is a lower bound, and an extreme one is capped")
     func retryAfter() {
         for (asked, least, most) in [(60, 60_000, 66_000), (10_000_000, 86_400_000, 95_040_000)] {
             var attempts = DeliveryAttempts()
@@ -99,7 +99,7 @@ struct DeliveryAttemptsTests {
         }
     }
 
-    @Test("Promise 6: an answer that never came is tried once more where a repeat overwrites")
+    @Test("Promise 6: an unanswered attempt is repeated once if the repeat overwrites the first")
     func noAnswer() {
         var attempts = DeliveryAttempts()
         guard case .retry = decide(&attempts, .noAnswer) else {
@@ -111,17 +111,17 @@ struct DeliveryAttemptsTests {
 
         var other = DeliveryAttempts()
         #expect(decide(&other, .noAnswer, overwrites: false) == .settle(.inDoubt))
-        // It may have arrived: in doubt, not expired.
+        // It may have arrived, so it is in doubt and not expired.
         var late = DeliveryAttempts()
         #expect(
             decide(&late, .noAnswer, expiresAt: now.adding(milliseconds: 1)) == .settle(.inDoubt)
         )
-        // A count that came from the row goes on.
+        // A count from the row is continued.
         var resumed = DeliveryAttempts(attempts: 3, unanswered: 1)
         #expect(decide(&resumed, .noAnswer) == .settle(.inDoubt))
     }
 
-    @Test("What never left is no attempt and is repeated freely, until it expires")
+    @Test("An unsent attempt is not counted and is repeated freely, until the delivery expires")
     func notSent() {
         var attempts = DeliveryAttempts(limit: 2)
         for _ in 0..<50 {
@@ -137,7 +137,7 @@ struct DeliveryAttemptsTests {
         )
     }
 
-    @Test("A retry that would come too late is not made")
+    @Test("A retry after the expiry is not made")
     func expiry() {
         var attempts = DeliveryAttempts()
         #expect(
@@ -152,7 +152,7 @@ struct DeliveryAttemptsTests {
         #expect(!DeliveryAttempts.isExpired(at: now, expiresAt: nil))
     }
 
-    @Test("The wait doubles from the base, never beyond the cap, within its jitter")
+    @Test("The wait doubles from the base up to the cap, within its jitter")
     func backoff() {
         let backoff = Backoff(baseMilliseconds: 1000, capMilliseconds: 10_000)
         let full = (1...8).map { backoff.delayMilliseconds(after: $0, jitter: 0.999_999) }
@@ -182,7 +182,7 @@ struct LedgerTests {
         #expect(!ledger.balances)
     }
 
-    @Test("A row's state and an outcome are the same thing")
+    @Test("A row's state and an outcome correspond one to one")
     func states() {
         for outcome in Outcome.allCases {
             #expect(DeliveryState(outcome).outcome == outcome)

@@ -2,7 +2,7 @@ import Testing
 
 @testable import PushCore
 
-/// Numbers from outside at every edge: none of them traps, none makes a time that is not ours.
+/// Numbers from outside at every edge: none of them traps, and each gives a time within the range.
 @Suite(.timeLimit(.minutes(1)))
 struct InstantTests {
     static let edges: [Int64] = {
@@ -11,7 +11,7 @@ struct InstantTests {
         for bound in [Instant.earliest, Instant.latest] {
             edges += [bound.milliseconds, bound.milliseconds / 1000, bound.milliseconds * 1000]
         }
-        // Now, in seconds, milliseconds, microseconds and nanoseconds.
+        // The current time, in seconds, milliseconds, microseconds and nanoseconds.
         edges += [
             1_790_000_000, 1_790_000_000_000, 1_790_000_000_000_000, 1_790_000_000_000_000_000,
         ]
@@ -35,7 +35,7 @@ struct InstantTests {
         }
     }
 
-    @Test("A later number is never an earlier time")
+    @Test("A larger number is never an earlier time")
     func order() {
         for (low, high) in zip(Self.edges, Self.edges.dropFirst()) {
             #expect(Instant(milliseconds: low) <= Instant(milliseconds: high))
@@ -44,7 +44,7 @@ struct InstantTests {
         }
     }
 
-    @Test("What is added to a time, or taken from it, ends within the same years")
+    @Test("Adding to a time, or subtracting, stays within the same years")
     func sums() {
         for number in Self.edges {
             for start in [Instant.earliest, Instant(milliseconds: 1_790_000_000_000), .latest] {
@@ -58,13 +58,13 @@ struct InstantTests {
         }
     }
 
-    @Test("A text whose zone takes it out of those years is the first or the last of them")
+    @Test("A text whose zone moves it beyond those years is the first or the last of them")
     func texts() {
         #expect(Instant(iso8601: "9999-12-31T23:59:59.999-23:59") == .latest)
         #expect(Instant(iso8601: "0001-01-01T00:00+23:59") == .earliest)
     }
 
-    @Test("A wait of any length is whole milliseconds")
+    @Test("A wait of any length is a whole number of milliseconds")
     func durations() {
         for number in Self.edges {
             let wait = Duration.seconds(number).wholeMilliseconds

@@ -19,7 +19,7 @@ struct LenientValueTests {
         }
     }
 
-    @Test("A whole number is 3, 3.0, 3e0 and \"3\", and nothing else")
+    @Test("A whole number is 3, 3.0, 3e0 or \"3\", and nothing else")
     func wholeNumbers() throws {
         for text in ["3", "3.0", "3e0", "300e-2", #""3""#] {
             #expect(try JSONValue.parse(text).wholeNumber == 3)
@@ -37,14 +37,14 @@ struct LenientValueTests {
         }
     }
 
-    @Test("A flag is a boolean, 0 and 1, and both as strings")
+    @Test("A flag is a boolean, 0 or 1, or one of them as a string")
     func flags() {
         for value: JSONValue in [true, 1, 1.0, "1", "true"] { #expect(value.flag == true) }
         for value: JSONValue in [false, 0, 0.0, "0", "false"] { #expect(value.flag == false) }
         for value: JSONValue in [2, "yes", "", .null, [], -1] { #expect(value.flag == nil) }
     }
 
-    @Test("A push's numbers are taken in each form", arguments: ["1200", "1200.0", #""1200""#])
+    @Test("A push's numbers are accepted in each form", arguments: ["1200", "1200.0", #""1200""#])
     func fields(_ number: String) throws {
         #expect(try parse(#"{"data": {}, "flow_control": \#(number)}"#).pace == 1200)
         #expect(try parse(#"{"data": {}, "pace": \#(number)}"#).pace == 1200)
@@ -78,11 +78,11 @@ struct LenientValueTests {
         ] {
             #expect(try problem(#"{"data": {\#(text)}}"#).contains(word), "\(text)")
         }
-        // What people read, they alone read.
+        // Text for people is never repeated.
         #expect(try !problem(#"{"data": {"alert": 12345}}"#).contains("12345"))
     }
 
-    @Test("What an error shows is one short line")
+    @Test("A value in an error is one short line")
     func shown() {
         let shown = JSONValue.string("a\n\"b\u{0}" + String(repeating: "ž", count: 500)).shown
         #expect(shown.utf8.count < 80)

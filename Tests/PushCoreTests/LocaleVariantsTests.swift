@@ -2,7 +2,7 @@ import JSON
 import PushCore
 import Testing
 
-@Suite("Which language a device hears", .timeLimit(.minutes(1)))
+@Suite("The language of a device", .timeLimit(.minutes(1)))
 struct LocaleVariantsTests {
     private let data: JSONObject = [
         "alert": "plain", "alert-fr": "f", "alert-fr_CA": "c", "title-zh-Hans": "z",
@@ -10,7 +10,7 @@ struct LocaleVariantsTests {
     ]
 
     @Test(
-        "Its own locale, else its language, else none",
+        "A device gets its own locale, else its language, else the plain text",
         arguments: [
             "fr_CA": "fr-ca", "fr-CA": "fr-ca", "FR-ca": "fr-ca", "fr": "fr", "fr_FR": "fr",
             "fr_CA@calendar=gregorian": "fr-ca", "fr_CA.UTF-8": "fr-ca", "fr-CA-x": "fr-ca",
@@ -22,7 +22,7 @@ struct LocaleVariantsTests {
         #expect(LocaleVariants(data).choose(for: locale) == variant)
     }
 
-    @Test("A device without a locale, and a push without variants, have no choice")
+    @Test("A device without a locale and a push without variants get the plain text")
     func none() {
         #expect(LocaleVariants(data).choose(for: nil) == nil)
         #expect(LocaleVariants(["alert": "x"]).choose(for: "fr") == nil)
@@ -31,7 +31,7 @@ struct LocaleVariantsTests {
     }
 
     @Test(
-        "What only looks like a locale is an app's own key",
+        "A key that only looks like a locale is the app's own",
         arguments: [
             "alert-type", "title-img", "title-loc-key", "title-loc-args", "alert-url",
             "alert-en-img", "alert-xx", "title-", "alert-f", "alertfr", "sound-fr", "alert-fr-",
@@ -42,7 +42,7 @@ struct LocaleVariantsTests {
         #expect(LocaleVariants.variant(key) == nil)
     }
 
-    @Test("A language whose code is a word is one beside another, or where it says a sentence")
+    @Test("A language code that is also a word counts beside another language, or with a sentence")
     func words() {
         for (data, locales): (JSONObject, [String]) in [
             (["alert": "x", "alert-id": "8812"], []), (["alert": "x", "alert-id": 8812], []),

@@ -5,7 +5,7 @@ import Testing
 @Suite(.timeLimit(.minutes(1)))
 struct NamesTests {
     @Test(
-        "An app's id is well-formed and begins no route of ours, whatever its case",
+        "An app's id is well-formed and does not begin with a route of ours, in any case",
         arguments: ["", "a b", "a/b", "ä", "V1", "parse", "1.1", "OpenAPI.json", "App", "oauth2"]
     )
     func refusesAppIDs(id: String) {
@@ -18,7 +18,7 @@ struct NamesTests {
         #expect(AppID.problem(String(repeating: id, count: 65)) != nil)
     }
 
-    @Test("The beginning of an id names the ids between two")
+    @Test("A prefix of an id is the range of ids between two")
     func beginnings() {
         let range = PushIdentity.range(beginning: "3c5d-")
         #expect(range == nil)
@@ -33,7 +33,7 @@ struct NamesTests {
         #expect(PushIdentity.range(beginning: whole)?.first == whole)
     }
 
-    @Test("What rings for something else tells devices no id; the names are compared byte by byte")
+    @Test("Secure, sync and config pushes have no push id, and their names are compared by bytes")
     func includesPushID() {
         for source in ["", "carillon/http", "carillon/cli", "shop", "carillon/secure2"] {
             #expect(PushIdentity.includesPushID(source: source))
@@ -43,9 +43,9 @@ struct NamesTests {
         }
     }
 
-    @Test("Promise 5: ids are derived, so a repeat carries the same one, and are UUIDs")
+    @Test("Promise 5: ids are derived, so a repeat has the same one, and are UUIDs")
     func derivesIDs() {
-        // A stand-in for the hash that only shows what goes in.
+        // A fake hash that only shows its input.
         let digest: Digest = { bytes in
             var state: UInt64 = 14_695_981_039_346_656_037
             return (0..<32).map { index in
@@ -116,7 +116,7 @@ struct InstallationTests {
     }
 
     @Test(
-        "A platform comes from the device type, and its token from the field of that platform",
+        "A platform follows from the device type, and its token from that platform's field",
         arguments: [
             (["deviceType": "ios", "deviceToken": "AB12"], Platform.apns, "ab12"),
             (["deviceType": "android", "registrationId": "r:1"], .fcm, "r:1"),
@@ -151,7 +151,7 @@ struct InstallationTests {
     }
 
     @Test(
-        "What cannot be kept is refused with LeanCloud's code",
+        "A value that cannot be stored is refused with LeanCloud's code",
         arguments: [
             (["deviceToken": "ab"], 135), (["deviceType": 1], 111),
             (["deviceType": "ios", "deviceToken": "a b"], 114),
@@ -168,7 +168,7 @@ struct InstallationTests {
         #expect(error?.code == code)
     }
 
-    @Test("A token that died lives when its device names it again; a muted device stays muted")
+    @Test("A dead token is valid again when its device names it, and a muted device stays muted")
     func revives() throws {
         let object: JSONObject = ["deviceType": "ios", "deviceToken": "ab"]
         var dead = try make(object)
@@ -187,7 +187,7 @@ struct InstallationTests {
         #expect(!muted.isValid)
     }
 
-    @Test("An identity is what owner or user point to, or the identity itself")
+    @Test("An identity is the target of owner or user, or the identity itself")
     func identities() throws {
         let pointer: JSONValue = ["__type": "Pointer", "className": "_User", "objectId": "u"]
         #expect(try make(["deviceType": "ios", "owner": pointer]).identity == "u")

@@ -28,7 +28,7 @@ struct PushEventTests {
         }
     }
 
-    @Test("A plain record is known by its own id and source, else by where it stands")
+    @Test("A plain record is identified by its id and source, else by its position")
     func plain() throws {
         let named = try PushEvent.decode(
             record(#"{"id": "e1", "source": "orders", "app": "shop", "data": {}}"#),
@@ -48,7 +48,7 @@ struct PushEventTests {
         #expect(unnamed.eventID == "push.requests/3/41")
     }
 
-    @Test("A CloudEvent in binary mode is known by its headers")
+    @Test("A CloudEvent in binary mode is identified by its headers")
     func binary() throws {
         let event = try PushEvent.decode(
             record(
@@ -67,7 +67,7 @@ struct PushEventTests {
     }
 
     @Test(
-        "A CloudEvent in structured mode may hold its data as an object, as text or in Base64",
+        "A CloudEvent in structured mode may have its data as an object, as text or in Base64",
         arguments: [
             #""data": {"app": "shop", "data": {}}"#,
             #""data": "{\"app\": \"shop\", \"data\": {}}""#,
@@ -88,7 +88,7 @@ struct PushEventTests {
     }
 
     @Test(
-        "What cannot be read is a dead letter with its reason, never an obstacle",
+        "An unreadable record is a dead letter with its reason and blocks no other",
         arguments: [
             (nil, .emptyValue), ("", .emptyValue), ("garbage", .invalidJSON),
             ("[1]", .notAnObject), (#"{"data": {}}"#, .missingApp),
@@ -126,7 +126,7 @@ struct PushEventTests {
         #expect(reason(record(request, headers)) == .invalidCloudEvent)
     }
 
-    @Test("A CloudEvent's id and source win over those of the request that it carries")
+    @Test("A CloudEvent's id and source take precedence over those of its request")
     func envelope() throws {
         let own = #"{"id": "own", "source": "mine", "app": "shop", "data": {"alert": "Ring"}}"#
         let structured =
@@ -143,7 +143,7 @@ struct PushEventTests {
         }
     }
 
-    @Test("ce_id and ce_source name an event also where nothing says of which version it is")
+    @Test("ce_id and ce_source identify an event even without a version")
     func bareHeaders() throws {
         let headers = [RecordHeader("ce_id", "e1"), RecordHeader("ce_source", "/orders")]
         let event = try PushEvent.decode(record(request, headers), now: now)
@@ -152,7 +152,7 @@ struct PushEventTests {
         #expect(reason(record(request, [RecordHeader("ce_id", "")])) == .invalidCloudEvent)
     }
 
-    @Test("A dead letter that is too large for its topic still says what it was and where")
+    @Test("A dead letter that is too large for its topic still has its reason and position")
     func largeDeadLetter() {
         let letter = OutgoingRecord.deadLetter(
             record("garbage", [RecordHeader("trace", [0])]),
@@ -175,7 +175,7 @@ struct PushEventTests {
         )
     }
 
-    @Test("A dead letter is the record as it came, with why and from where")
+    @Test("A dead letter is the original record, with its reason and position")
     func deadLetterRecord() {
         let came = record(
             "garbage",
@@ -198,7 +198,7 @@ struct PushEventTests {
         )
     }
 
-    @Test("What is written for a push is read back as the same event")
+    @Test("A record that is written for a push is read back as the same event")
     func roundTrip() throws {
         let object = try #require(try JSONValue.parse(request).object)
         let written = PushEvent.encode(
@@ -226,7 +226,7 @@ struct PushEventTests {
         #expect(read.eventID == "e9")
     }
 
-    @Test("An outcome has the fields of the contract, in its words")
+    @Test("An outcome has the fields and names of the contract")
     func outcome() throws {
         var writer = OutcomeWriter()
         var outcome = OutcomeRecord(

@@ -18,7 +18,7 @@ struct PushRequestTests {
         }
     }
 
-    @Test("The contract's own example is read, but for what stands alone")
+    @Test("The contract's own example is read, except for fields that exclude others")
     func readsTheExample() throws {
         let request = try parse(
             """
@@ -53,7 +53,7 @@ struct PushRequestTests {
         )
     }
 
-    @Test("No selector is everyone, an empty list is nobody, one string is one channel")
+    @Test("All devices are selected without a selector, and no device by an empty list")
     func readsAudiences() throws {
         #expect(try parse(#"{"data": {}}"#).audience == .installations(.init()))
         #expect(
@@ -80,7 +80,7 @@ struct PushRequestTests {
     }
 
     @Test(
-        "A known field with a value that cannot be used fails with the field's name",
+        "A known field with an invalid value is refused by its name",
         arguments: [
             (#"{"data": 7}"#, "data"), (#"{}"#, "data"), (#"{"data": {"alert": 1}}"#, "data.alert"),
             (#"{"data": {"badge": "many"}}"#, "data.badge"),
@@ -157,7 +157,7 @@ struct PushRequestTests {
         #expect(try error(text)?.field == field)
     }
 
-    @Test("An audience topic has FCM's rule for names, and its other hearers hold it as a channel")
+    @Test("An audience topic follows FCM's naming rule, and other devices subscribe by a channel")
     func readsTopics() throws {
         for name in ["PUSH_RC", "a-Z_0.9~%", "/topics/PUSH_RC"] {
             let request = try parse(#"{"data": {}, "audience_topic": "\#(name)"}"#)
@@ -167,13 +167,13 @@ struct PushRequestTests {
             #expect(request.audience.selectors?.exceptFCM == true)
             #expect(!request.isDirect)
         }
-        // A misspelt field beside it rings nobody else.
+        // A misspelt field beside it selects no further device.
         let unknown = try parse(#"{"data": {}, "audience_topic": "a", "chanels": ["b"]}"#)
         #expect(unknown.unknownFields == ["chanels"])
     }
 
     @Test(
-        "An audience topic stands alone",
+        "An audience topic excludes other selectors",
         arguments: [
             #""channels": ["a"]"#, #""where": {}"#, #""cql": "select * from _Installation""#,
             #""identities": []"#, #""installations": ["a"]"#, #""tags": "a""#,
@@ -185,7 +185,7 @@ struct PushRequestTests {
         #expect(field == "audience_topic")
     }
 
-    @Test("Who has a version of remote config is known by its number, in the clients' namespace")
+    @Test("The audience below a remote config version is read from its number, for clients only")
     func readsConfigVersions() throws {
         func below(_ fields: String) throws -> Int? {
             try parse(#"{"data": {}, "audience_topic": "PUSH_RC", \#(fields)}"#)
@@ -199,13 +199,13 @@ struct PushRequestTests {
             #"{"data": {}, "audience_topic": "a", "configVersion": "8", "namespace": "firebase"}"#
         )
         #expect(request.unknownFields.isEmpty)
-        // For any other push they are words that nobody knows.
+        // For any other push these are unknown fields.
         let other = try parse(#"{"data": {}, "channels": ["a"], "configVersion": "8"}"#)
         #expect(other.unknownFields == ["configVersion"])
     }
 
     @Test(
-        "A spread is taken in seconds and their parts, and none is none",
+        "A spread is read in seconds and fractions, and 0 means without a spread",
         arguments: [
             ("30", 30_000), ("0.25", 250), ("86400", 86_400_000), ("0", nil), ("null", nil),
         ] as [(String, Int?)]
@@ -215,7 +215,7 @@ struct PushRequestTests {
     }
 
     @Test(
-        "What is in the contract and not in this version is refused by name, never ignored",
+        "A field of the contract that this version lacks is refused by name, never ignored",
         arguments: [
             "req_id": #""a""#
         ]
@@ -256,7 +256,7 @@ struct PushRequestTests {
     }
 
     @Test(
-        "A condition that cannot be used is refused with its field, its operator and its code",
+        "An invalid condition is refused with its field, its operator and its code",
         arguments: [
             (#""where": {"score": {"$roughly": 1}}"#, "where", "$roughly", 102),
             (#""where": {"a": {"$regex": "("}}"#, "where", "a", 107),
@@ -289,7 +289,7 @@ struct PushRequestTests {
     }
 
     @Test(
-        "A pace is taken as it is, LeanCloud's flow_control counts 1000 at least",
+        "A pace is used unchanged, and LeanCloud's flow_control counts as 1000 at least",
         arguments: [
             (#""pace": 50"#, 50), (#""pace": 99999999999"#, 10_000_000),
             (#""flow_control": 0"#, 1000), (#""flow_control": 5000"#, 5000),
@@ -300,7 +300,7 @@ struct PushRequestTests {
         #expect(try parse(#"{"data": {}, \#(field)}"#).pace == devices)
     }
 
-    @Test("Texts in other languages are what the plain ones may be")
+    @Test("Texts in other languages follow the rules of the plain ones")
     func takesVariants() throws {
         let request = try parse(
             """
@@ -311,13 +311,13 @@ struct PushRequestTests {
         #expect(request.data?["alert-fr"]?["body"] == "b")
     }
 
-    @Test("An interval counts from a push_time that is past, too")
+    @Test("An interval counts from push_time, even if that has passed")
     func judgesPushTime() throws {
         let past = try parse(
             #"{"data": {}, "push_time": "2026-01-01T00:00:00Z", "expiration_interval": "60"}"#
         )
         #expect(past.expiresAt(acceptedAt: now)?.iso8601 == "2026-01-01T00:01:00.000Z")
-        // Apple's clients send time intervals as they are: it does not end too early.
+        // Apple's clients send time intervals unrounded, so it must not end too early.
         let part = try parse(
             #"{"data": {}, "push_time": "2026-01-01T00:00:00Z", "expiration_interval": 59.25}"#
         )
@@ -338,14 +338,14 @@ struct PushRequestTests {
         )
     }
 
-    @Test("A misspelt selector does not ring every phone; beside a known one it is only noted")
+    @Test("A misspelt selector alone is refused, and beside a known one it is only noted")
     func unknownFields() throws {
         #expect(try error(#"{"data": {}, "chanels": ["a"]}"#)?.problem == .noKnownSelector)
         let noted = try parse(#"{"data": {}, "channels": ["a"], "colour": "red"}"#)
         #expect(noted.unknownFields == ["colour"])
     }
 
-    @Test("An error never holds content or a token")
+    @Test("An error never contains content or a token")
     func errorsKeepSecrets() throws {
         for text in [
             #"{"data": {}, "tokens": [{"platform": "apns", "token": "se cret"}]}"#,
@@ -355,11 +355,11 @@ struct PushRequestTests {
         }
     }
 
-    @Test("A bad channel name has LeanCloud's code 112")
+    @Test("An invalid channel name has LeanCloud's code 112")
     func channelCode() throws {
         let long = String(repeating: "a", count: 257)
         #expect(try error(#"{"data": {}, "channels": ["\#(long)"]}"#)?.leanCloudCode == 112)
-        // Parse's apps have names that LeanCloud refuses: whoever writes to Kafka selects them, too.
+        // Parse's apps have names that LeanCloud refuses: a producer on Kafka can select them, too.
         _ = try parse(#"{"data": {}, "channels": ["user:1", "a.b c"]}"#)
         for name in ["", "Mets", "a_b-c=d", "日本語", "Ünï"] { #expect(ChannelName.isValid(name)) }
         for name in ["a b", "a,b", "a.b", "a/b", "🔔"] { #expect(!ChannelName.isValid(name)) }

@@ -12,7 +12,7 @@ struct PushTemplateTests {
     }
 
     @Test(
-        "A field's name between two pairs of braces is one, with its fallback",
+        "A field's name in double braces is a placeholder, with its fallback",
         arguments: [
             ("Hi {{name}}!", "Hi <name/>!"), ("{{ name }}", "<name/>"),
             ("{{name|you there}}", "<name/you there>"), ("{{a.b_c.D1|}}", "<a.b_c.D1/>"),
@@ -25,7 +25,7 @@ struct PushTemplateTests {
     }
 
     @Test(
-        "What is no field's name stays as it is",
+        "Anything else in braces stays unchanged",
         arguments: [
             "{{}}", "{{ }}", "{{1a}}", "{{a-b}}", "{{a..b}}", "{{a.}}", "{{name", "{name}",
             "{{name}",
@@ -38,7 +38,7 @@ struct PushTemplateTests {
         #expect(filled(text) == text)
     }
 
-    @Test("All texts of data have them, but for those that all devices must share")
+    @Test("All texts of data have placeholders, except those that all devices must share")
     func places() {
         let data: JSONObject = [
             "alert": ["title": "{{a}}", "loc-args": ["{{b}}", 1]], "k": ["deep": ["{{c}}"]],
@@ -56,7 +56,7 @@ struct PushTemplateTests {
         )
     }
 
-    @Test("A text made to be slow is not")
+    @Test("A text that is built to be slow is filled in linear time")
     func hostile() {
         for text in ["{", "{{a|", "{{a", "{{a|}"] {
             let long = String(repeating: text, count: 1_000_000 / text.utf8.count)
@@ -64,7 +64,7 @@ struct PushTemplateTests {
         }
     }
 
-    @Test("A push names its fields once, and not too many")
+    @Test("A push lists each field once, within a bound")
     func request() throws {
         let request = try PushRequest.parse(
             ["data": ["alert": "{{a}} {{b|x}} {{a}}"]],

@@ -2,7 +2,7 @@ import JSON
 import PushCore
 import Testing
 
-@Suite("When a push goes out", .timeLimit(.minutes(1)))
+@Suite("The time of a push", .timeLimit(.minutes(1)))
 struct PushTimeTests {
     private let now: Instant
 
@@ -26,7 +26,7 @@ struct PushTimeTests {
         try parse(text).releaseTime(acceptedAt: now)?.iso8601
     }
 
-    @Test("A time with its zone is an instant, one without is each device's own")
+    @Test("A time with its zone is an instant, and one without is each device's local time")
     func reads() throws {
         #expect(
             try parse(#""push_time": "2026-11-21T09:00:00+02:00""#).pushTime
@@ -41,7 +41,7 @@ struct PushTimeTests {
     }
 
     @Test(
-        "What is no time is refused by its name",
+        "An invalid time is refused by its name",
         arguments: [
             #""tomorrow""#, #""2026-11-21""#, #""2026-13-01T00:00:00""#, #""2026-02-29T00:00:00""#,
             #""2026-11-21T25:00:00Z""#, #""2026-11-21T09:00:00ZZ""#, "1795000000", "{}",
@@ -52,7 +52,7 @@ struct PushTimeTests {
         #expect(try error(#""push_time": \#(value)"#)?.field == "push_time")
     }
 
-    @Test("It is released at its time; at once where that is past; a dry run does not wait")
+    @Test("A push is released at its time, at once if that has passed, and a dry run does not wait")
     func releases() throws {
         #expect(try release(#""channels": []"#) == nil)
         #expect(try release(#""push_time": "2026-11-20T11:59:59Z""#) == nil)
@@ -64,13 +64,13 @@ struct PushTimeTests {
 
     @Test("A device-local push is released when the first clocks show its time")
     func releasesLocal() throws {
-        // Ahead everywhere, past in some zones, past in all.
+        // The time is ahead everywhere, past in some zones, past in all.
         #expect(try release(#""push_time": "2026-11-21T09:00:00""#) == "2026-11-20T19:00:00.000Z")
         #expect(try release(#""push_time": "2026-11-20T09:00:00""#) == "2026-11-19T19:00:00.000Z")
         #expect(try release(#""push_time": "2026-11-20T00:00:00""#) == nil)
     }
 
-    @Test("An interval counts from push_time, and from the call where there is none")
+    @Test("An interval counts from push_time, or else from the call")
     func countsFromPushTime() throws {
         func end(_ text: String) throws -> String? {
             try parse(text).expiresAt(acceptedAt: now)?.iso8601
@@ -81,7 +81,7 @@ struct PushTimeTests {
                 == "2026-11-21T09:01:00.000Z"
         )
         #expect(try end(#""channels": []"# + interval) == "2026-11-20T12:01:00.000Z")
-        // The last of the devices' own ends.
+        // This is the latest end among the devices.
         #expect(
             try end(#""push_time": "2026-11-21T09:00:00""# + interval)
                 == "2026-11-21T21:01:00.000Z"
@@ -101,7 +101,9 @@ struct PushTimeTests {
         #expect(try error(text)?.field == "expiration_time")
     }
 
-    @Test("An expiration after push_time is taken, of a device-local one after its first device's")
+    @Test(
+        "An expiration must be after push_time, which for a device-local push is the first device's"
+    )
     func takesLaterExpiration() throws {
         let start = #""push_time": "2026-11-21T09:00:00"#
         #expect(

@@ -3,7 +3,7 @@ import Testing
 
 @testable import PushCore
 
-/// Which installation a save means, rule by rule.
+/// Which installation a save updates, rule by rule.
 @Suite
 struct SaveRuleTests {
     private let token = String(repeating: "ab", count: 32)
@@ -51,7 +51,7 @@ struct SaveRuleTests {
 
     // MARK: LeanCloud
 
-    @Test("LeanCloud: a known token, or a known installationId, is an update; nothing known, new")
+    @Test("LeanCloud: a known token or installationId updates, and anything else creates")
     func leanCloudFindsByKeys() throws {
         let byToken = try installation("a", ["deviceToken": "aa"])
         let byID = try installation("b", ["installationId": "phone"])
@@ -81,20 +81,22 @@ struct SaveRuleTests {
         #expect(try displaced(.leanCloud, by: kept, among: [new, old]) == ["new": .deleted])
     }
 
-    @Test("LeanCloud: a token that another device's id names moves, and its old holder goes")
+    @Test("LeanCloud: a token named by another device's id moves, and its old record is removed")
     func leanCloudMovesTokens() throws {
         let holder = try installation("a", ["deviceToken": "aa", "installationId": "one"])
         let body: JSONObject = ["deviceType": "ios", "deviceToken": "aa", "installationId": "two"]
         #expect(try decide(.leanCloud, body, among: [holder]).target == .create)
         let kept = try installation("b", body)
         #expect(try displaced(.leanCloud, by: kept, among: [holder]) == ["a": .deleted])
-        // By its object id it keeps what it is, whatever token it comes by.
+        // A save by object id stays with that object, whatever token it has.
         let put = try decide(.leanCloud, ["deviceToken": "aa"], put: "b", among: [holder, kept])
         #expect(put.target == .update(objectID: "b"))
         #expect(try decide(.leanCloud, [:], put: "c", among: [holder]).target == .unknown)
     }
 
-    @Test("A token is one installation's in each environment; one not named may be either")
+    @Test(
+        "A token belongs to one installation per environment, and an unnamed environment matches both"
+    )
     func environmentsAreApart() throws {
         func phone(_ id: String, _ environment: String?) throws -> Installation {
             var object: JSONObject = ["deviceToken": "aa"]
@@ -122,13 +124,13 @@ struct SaveRuleTests {
 
     // MARK: Parse
 
-    @Test("Parse: a new object needs a token or an id, and a type unless it meets another")
+    @Test("Parse: a new object needs a token or an id, and a type unless it matches another")
     func parseNeedsKeys() throws {
         #expect(code { try decide(client, ["deviceType": "ios"], among: []) } == 135)
         #expect(code { try decide(client, ["installationId": "x"], among: []) } == 135)
         let caller = SaveRule.parse(callerInstallationID: "Phone", isMaster: false)
         #expect(try decide(caller, ["deviceType": "ios"], among: []).target == .create)
-        // With the master key the caller is nobody's phone.
+        // With the master key the caller is not a device.
         let master = SaveRule.parse(callerInstallationID: "phone", isMaster: true)
         #expect(code { try decide(master, ["deviceType": "ios"], among: []) } == 135)
         let known = try installation("a", ["installationId": "phone"])
@@ -138,7 +140,7 @@ struct SaveRuleTests {
         #expect(try decide(client, body, among: [byToken]).target == .update(objectID: "b"))
     }
 
-    @Test("Parse: tokens of 64 characters, and installationIds, count without case")
+    @Test("Parse: tokens of 64 characters, and installationIds, are compared without case")
     func parseFoldsCase() throws {
         let body = SaveRule.parseNormalized([
             "installationId": "ABC", "deviceToken": .string(token.uppercased()), "appName": "ABC",
@@ -149,7 +151,7 @@ struct SaveRuleTests {
         #expect(SaveRule.parseNormalized(["deviceToken": "ABC"])["deviceToken"] == "ABC")
     }
 
-    @Test("Parse: PUT cannot change whose installation it is (136), and an unknown one is unknown")
+    @Test("Parse: PUT cannot change the installation's id (136), and an unknown one is unknown")
     func parseRefusesOthers() throws {
         let named = try installation("a", ["installationId": "one", "deviceToken": "t1"])
         let bare = try installation("b", ["deviceToken": "t2"])
@@ -159,14 +161,14 @@ struct SaveRuleTests {
         #expect(put(["installationId": "two"], to: named) == 136)
         #expect(put(["deviceType": "android"], to: named) == 136)
         #expect(put(["deviceToken": "t9"], to: bare) == 136)
-        // With an id on either side the token may change.
+        // The token may change if either side has an id.
         #expect(put(["deviceToken": "t9"], to: named) == nil)
         #expect(put(["deviceToken": "t9", "installationId": "two"], to: bare) == nil)
         #expect(put(["deviceType": "ios", "badge": 1], to: named) == nil)
         #expect(try decide(client, [:], put: "gone", among: [named]).target == .unknown)
     }
 
-    @Test("Parse: a known id takes the token from who held it, in the same appIdentifier")
+    @Test("Parse: a known id takes the token from its old owner in the same appIdentifier")
     func parseUpdatesTheID() throws {
         let own = try installation("a", ["installationId": "one", "appIdentifier": "x"])
         let same = try installation(
@@ -193,13 +195,13 @@ struct SaveRuleTests {
             among: known
         )
         #expect(ofSameApp == SaveDecision(target: .update(objectID: "a"), replaced: ["b"]))
-        // Only where the body itself names the id.
+        // This is so only if the body itself has the id.
         let caller = SaveRule.parse(callerInstallationID: "one", isMaster: false)
         let byCaller = try decide(caller, ["deviceToken": "t"], among: known)
         #expect(byCaller == SaveDecision(target: .update(objectID: "a")))
     }
 
-    @Test("Parse: the object of a token without an id is the same device: it survives")
+    @Test("Parse: the object of a token without an id is the same device and survives")
     func parseMergesTheOlderRecord() throws {
         let own = try installation("a", ["installationId": "one"])
         let old = try installation("b", ["deviceToken": "t"])
@@ -209,12 +211,12 @@ struct SaveRuleTests {
         let third = try installation("c", ["installationId": "three", "deviceToken": "t"])
         let both = try decide(client, body, among: [own, old, third])
         #expect(both == SaveDecision(target: .update(objectID: "a"), replaced: ["b", "c"]))
-        // It is not its own other.
+        // An object does not conflict with itself.
         let put = try decide(client, ["deviceToken": "t"], put: "b", among: [old])
         #expect(put == SaveDecision(target: .update(objectID: "b")))
     }
 
-    @Test("Parse: an unknown id takes the one object of its token, if that has none")
+    @Test("Parse: an unknown id takes the only object of its token, if that has no id")
     func parseTakesWhatHasNoID() throws {
         let bare = try installation("a", ["deviceToken": "t"])
         let named = try installation("b", ["deviceToken": "t", "installationId": "one"])
@@ -234,7 +236,7 @@ struct SaveRuleTests {
         #expect(try decide(client, withID, among: [named]).replaced == [])
     }
 
-    @Test("Parse: a token that more have than can be one phone's is refused (132)")
+    @Test("Parse: a token of more objects than one phone can have is refused (132)")
     func parseRefusesCrowds() throws {
         let crowd = try (0...SaveRequest.maximumHolders).map {
             try installation("o\($0)", ["deviceType": "web", "deviceToken": "t"])
@@ -244,7 +246,7 @@ struct SaveRuleTests {
         #expect(try decide(client, body, among: Array(crowd.dropLast())).replaced.count == 100)
     }
 
-    @Test("Parse: what it leaves alone stays, but a token leads to one installation only")
+    @Test("Parse: other objects stay, but a token leads to one installation only")
     func parseKeepsOneRoute() throws {
         let other = try installation("a", ["deviceToken": "cc", "installationId": "one"])
         var kept = try installation("b", ["deviceToken": "cc", "installationId": "two"])
@@ -268,7 +270,7 @@ struct SaveRuleTests {
 
     // MARK: Azure
 
-    @Test("Azure: the id alone finds; a channel leaves who held it, and ends what had no id")
+    @Test("Azure: only the id selects, and a channel leaves its old installation")
     func azureFindsByID() throws {
         let named = try installation("a", ["installationId": "one", "deviceToken": "aa"])
         let bare = try installation("b", ["deviceToken": "bb"])
@@ -284,7 +286,7 @@ struct SaveRuleTests {
     }
 
     @Test(
-        "What is for template sends only shares its token: it takes none, and none is taken from it"
+        "An installation for template sends only shares its token in both directions"
     )
     func templatesShareTokens() throws {
         var template = try installation("t", ["deviceToken": "aa", "installationId": "1-2-1"])
@@ -299,7 +301,7 @@ struct SaveRuleTests {
         #expect(try decide(client, body, among: [template]).target == .create)
     }
 
-    @Test("A route that another took comes back only when the device names it")
+    @Test("A lost route comes back only when the device names it again")
     func lostRoutesStayLost() throws {
         var lost = try installation("a", ["deviceToken": "aa", "badge": 1])
         (lost.platform, lost.token) = (nil, nil)
@@ -310,7 +312,7 @@ struct SaveRuleTests {
         #expect(lost.token == "aa")
     }
 
-    @Test("Whatever a silent device says revives it; a muted one stays muted, a dead token dead")
+    @Test("Any save revives a silent device, a muted one stays muted, and a dead token stays dead")
     func openingRevives() throws {
         var phone = try installation("a", ["deviceToken": "aa"])
         (phone.isValid, phone.invalidReason) = (false, Installation.silentReason)

@@ -3,7 +3,7 @@ import PushCore
 import Testing
 
 struct SecureIDTests {
-    @Test("What is made is well-formed, of its form, and never twice the same")
+    @Test("Generated ids are well-formed, of their form, and never the same")
     func made() {
         for form in SecureIDForm.allCases {
             let ids = (0..<1000).map { _ in SecureID.make(form) }
@@ -18,7 +18,7 @@ struct SecureIDTests {
     }
 
     @Test(
-        "Each id is written in one way only",
+        "Each id has only one spelling",
         arguments: [
             ("1", true), ("2147483647", true), ("0123456789abcdef0123456789abcdef", true),
             ("0", false), ("2147483648", false), ("99999999999999999999", false), ("01", false),
@@ -32,7 +32,7 @@ struct SecureIDTests {
     }
 
     @Test(
-        "A secret's bounds are bytes, and no secret looks like a device's",
+        "A secret's bounds are in bytes, and a secret does not look like a device's",
         arguments: [
             ("1234567", false), ("12345678", true), ("ééééé", true),
             (String(repeating: "x", count: 1024), true),
@@ -46,7 +46,7 @@ struct SecureIDTests {
         #expect(problem?.contains(secret) != true)
     }
 
-    @Test("An identity with a colon has no secret: Basic could not name it")
+    @Test("An identity with a colon cannot have a secret, as Basic could not name it")
     func identities() {
         for identity in ["ann", "ann@shop", "a b", "é"] {
             #expect(IdentitySecret.problem(ofIdentity: identity) == nil)

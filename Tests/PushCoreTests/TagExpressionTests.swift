@@ -28,7 +28,7 @@ struct TagExpressionTests {
     }
 
     @Test(
-        "What cannot be read is refused with its place",
+        "An invalid expression is refused with the position",
         arguments: [
             ("", 1), ("   ", 4), ("a b", 3), ("a &", 3), ("a && ", 6), ("a & b", 3), ("(a", 1),
             ("a)", 2), ("a || && b", 6), ("!", 2), ("()", 2), ("a,b", 2), ("$Other:{x}", 1),
@@ -40,7 +40,7 @@ struct TagExpressionTests {
         #expect(error?.position == position, "\(text): \(error?.description ?? "")")
     }
 
-    @Test("20 tags joined by || alone, else 6")
+    @Test("An expression has up to 20 tags if joined by || alone, else 6")
     func bounds() throws {
         func tags(_ count: Int) -> [String] { (1...count).map { "t\($0)" } }
         _ = try TagExpression.parse(tags(20).joined(separator: "||"))
@@ -55,7 +55,9 @@ struct TagExpressionTests {
         }
     }
 
-    @Test("A device's tags are its channels, its id and its user's; with a template, its tags too")
+    @Test(
+        "A device's tags are its channels, its id and its user's, and with a template its tags too"
+    )
     func condition() throws {
         let expression = try TagExpression.parse("a && !$UserId:{u}")
         #expect(
@@ -76,7 +78,7 @@ struct TagExpressionTests {
     }
 }
 
-@Suite("A push for tags, platforms and templates")
+@Suite("Pushes for tags, platforms and templates")
 struct HubRequestTests {
     private func condition(_ object: JSONObject) throws -> Where? {
         guard
@@ -98,7 +100,7 @@ struct HubRequestTests {
         )
     }
 
-    @Test("A template goes to who holds it, whose tags and the template's own match")
+    @Test("A template selects the devices that have it, by their tags and the template's own")
     func template() throws {
         let holds = Where.field(
             WherePath(segments: ["_azure", "templateNames"]),
@@ -117,7 +119,7 @@ struct HubRequestTests {
     }
 
     @Test(
-        "What cannot be used is refused by its name",
+        "An invalid value is refused by its name",
         arguments: [
             ("platforms", ["data": [:], "platforms": ["amiga"]]),
             ("tags", ["data": [:], "tags": "a &&"]), ("tags", ["data": [:], "tags": .null]),

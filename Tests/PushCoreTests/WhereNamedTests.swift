@@ -2,7 +2,7 @@ import JSON
 import PushCore
 import Testing
 
-@Suite("A condition that names few devices is known by its form", .timeLimit(.minutes(1)))
+@Suite("Conditions that name few devices by their form", .timeLimit(.minutes(1)))
 struct WhereNamedTests {
     private static let pointer = #"{"__type":"Pointer","className":"_User","objectId":"u1"}"#
 
@@ -11,7 +11,7 @@ struct WhereNamedTests {
     }
 
     @Test(
-        "Equality with an id, a token or a user, and a list of them",
+        "Equality with an id, a token or a user names a device, and so does a list of them",
         arguments: [
             (#"{"objectId": "a"}"#, NamedDevices.Field.objectID, ["a"]),
             (#"{"objectId": {"$eq": "a"}}"#, .objectID, ["a"]),
@@ -28,7 +28,7 @@ struct WhereNamedTests {
     }
 
     @Test(
-        "Any other condition stays one",
+        "Any other condition stays a condition",
         arguments: [
             #"{"objectId": {"$ne": "a"}}"#, #"{"objectId": {"$gt": "a"}}"#,
             #"{"objectId": "a", "valid": true}"#, #"{"objectId": {"$in": []}}"#,

@@ -10,7 +10,7 @@ struct WhereTests {
 
     private func path(_ text: String) throws -> WherePath { try WherePath(text) }
 
-    /// The one test of a `where` that asks one thing of the field `f`.
+    /// Parses a `where` with one constraint on the field `f` and returns its test.
     private func test(_ constraint: String, of field: String = "f") throws -> WhereTest {
         let condition = try parse("{\"\(field)\": \(constraint)}")
         guard case .field(let path, let test) = condition else {
@@ -24,7 +24,7 @@ struct WhereTests {
         #expect(throws: WhereError.self) { _ = try parse(text) }
     }
 
-    @Test("A number is what its digits say, whole or not: those of a large double are not its own")
+    @Test("A number has the value of its digits, which for a large double differ from its own")
     func numbers() throws {
         for (number, value) in [
             (1.0, .integer(1)), (-0x1p53, .integer(-9_007_199_254_740_992)),
@@ -66,7 +66,7 @@ struct WhereTests {
         )
     }
 
-    @Test("Channels that equal a list are those that hold it; an empty list is just that")
+    @Test("Equality of channels with a list selects those that contain it, and [] exact equality")
     func channelLists() throws {
         #expect(
             try test(#"["public", "a"]"#, of: "channels")
@@ -75,7 +75,7 @@ struct WhereTests {
         #expect(try test("[]", of: "channels") == .equal(.structure([])))
     }
 
-    @Test("Each operator of LeanCloud's and Parse's is read")
+    @Test("Each operator of LeanCloud and Parse is read")
     func operators() throws {
         #expect(try test("{\"$lt\": 1}") == .compare(.less, .integer(1)))
         #expect(try test("{\"$lte\": \"a\"}") == .compare(.lessOrEqual, .string("a")))
@@ -102,7 +102,7 @@ struct WhereTests {
         )
     }
 
-    @Test("Several operators of one field, and several fields, all hold")
+    @Test("Several operators of one field, and several fields, must all be true")
     func conjunction() throws {
         let path = try path("n")
         #expect(
@@ -122,7 +122,7 @@ struct WhereTests {
         #expect(try parse(#"{"a.b.c d": 1}"#) == .field(self.path("a.b.c d"), .equal(.integer(1))))
     }
 
-    @Test("Times that clients read as texts may be asked for as texts")
+    @Test("Times that clients read as strings can be queried as strings")
     func timesAsTexts() throws {
         let second = Instant(seconds: 1)
         #expect(
@@ -135,7 +135,7 @@ struct WhereTests {
         )
     }
 
-    @Test("Sub-queries come in a long form and the seed's short one")
+    @Test("Sub-queries are accepted in a long form and the original short one")
     func subqueries() throws {
         let one = Where.field(try path("n"), .equal(.integer(1)))
         #expect(
@@ -205,7 +205,7 @@ struct WhereTests {
             )
                 == .inBox(southWest: point, northEast: northEast)
         )
-        // As LeanCloud's Python SDK writes it.
+        // LeanCloud's Python SDK writes it like this.
         #expect(
             try test(#"{"$within": {"$box": [[30, -20], [40, 5]]}}"#)
                 == .inBox(southWest: point, northEast: northEast)
@@ -233,7 +233,7 @@ struct WhereTests {
     }
 
     @Test(
-        "What cannot be used is refused with its code and name",
+        "An invalid condition is refused with its code and name",
         arguments: [
             (#"{"f": {"$foo": 1}}"#, 102, "$foo"),
             (#"{"f": {"$relatedTo": {}}}"#, 102, "$relatedTo"),
@@ -286,7 +286,7 @@ struct WhereTests {
         #expect(error?.description.contains(name) == true || name.isEmpty)
     }
 
-    @Test("Queries within each other, patterns together, and what no text holds are bounded")
+    @Test("Nested queries, the total of patterns and impossible texts are bounded")
     func boundsQueriesAndPatterns() throws {
         func nested(_ depth: Int) -> JSONValue {
             depth == 0 ? ["a": 1] : ["owner": ["$inQuery": nested(depth - 1)]]
@@ -338,7 +338,7 @@ struct WhereTests {
         #expect(error("{\"f\": {\"$regex\": \"\(pattern)\"}}")?.code == 102)
     }
 
-    @Test("Of a pattern, what would not mean the same everywhere is refused by name")
+    @Test("A pattern element without the same meaning everywhere is refused by name")
     func patternRefusals() {
         for (source, name) in [
             (#"(a)\1"#, "back reference"), (#"\k<a>"#, "back reference"), ("(?<=a)b", "lookbehind"),
@@ -374,7 +374,7 @@ struct WhereTests {
         }
     }
 
-    @Test("A pattern that quotes all of a text is that text")
+    @Test("A pattern that quotes an entire text equals that text")
     func exactTexts() throws {
         #expect(try WherePattern(#"^\Qa.b*\E$"#, options: "").exactText == "a.b*")
         #expect(try WherePattern(#"^\Qa\E\\E\Qb\E$"#, options: "").exactText == #"a\Eb"#)
