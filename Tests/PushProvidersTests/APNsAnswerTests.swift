@@ -7,7 +7,7 @@ import Testing
 
 private let now = Instant(seconds: 1_700_000_000)
 
-@Suite("APNs' answers mean what it says they do", .timeLimit(.minutes(1))) struct APNsAnswers {
+@Suite("Answers of APNs", .timeLimit(.minutes(1))) struct APNsAnswers {
     struct Row: CustomTestStringConvertible {
         var status: Int
         var reason: String
@@ -81,7 +81,7 @@ private let now = Instant(seconds: 1_700_000_000)
             Row(status: 302, reason: "", outcome: .misconfigured),
         ]
 
-    @Test("Every row of the table", arguments: rows)
+    @Test("Each answer of the table has its outcome", arguments: rows)
     func row(_ row: Row) {
         let response = HTTPResponse(
             status: row.status,
@@ -101,7 +101,7 @@ private let now = Instant(seconds: 1_700_000_000)
         #expect(answer.answer.providerMessageID == "ID")
     }
 
-    @Test("200 is accepted, and its id is told")
+    @Test("200 is accepted, and its id is reported")
     func accepted() {
         let response = HTTPResponse(status: 200, headers: [HTTPField("apns-id", "ID")])
         let answer = APNsAnswer.classify(
@@ -113,7 +113,7 @@ private let now = Instant(seconds: 1_700_000_000)
         #expect(answer.answer == ProviderAnswer(.accepted, status: 200, providerMessageID: "ID"))
     }
 
-    @Test("BadDeviceToken blames the device only where it names its environment (promise 9)")
+    @Test("BadDeviceToken blames the device only if it names its environment (promise 9)")
     func environment() {
         let response = HTTPResponse(status: 400, body: Array(#"{"reason":"BadDeviceToken"}"#.utf8))
         let answer = APNsAnswer.classify(
@@ -125,7 +125,7 @@ private let now = Instant(seconds: 1_700_000_000)
         #expect(answer.answer.outcome == .rejected)
     }
 
-    @Test("DeviceTokenNotForTopic blames the device only where it names its topic (promise 9)")
+    @Test("DeviceTokenNotForTopic blames the device only if it names its topic (promise 9)")
     func topic() {
         let body = Array(#"{"reason":"DeviceTokenNotForTopic"}"#.utf8)
         for (isExplicit, outcome) in [(true, Self.gone), (false, .rejected)] {
@@ -139,7 +139,7 @@ private let now = Instant(seconds: 1_700_000_000)
         }
     }
 
-    @Test("410 brings the time since when the token is dead")
+    @Test("410 has the time since when the token is dead")
     func timestamp() {
         let body = #"{"reason":"Unregistered","timestamp":1732199045123}"#
         let response = HTTPResponse(status: 410, body: Array(body.utf8))
@@ -153,7 +153,7 @@ private let now = Instant(seconds: 1_700_000_000)
     }
 
     @Test(
-        "A time in seconds is one in seconds, and spares no token that is older",
+        "A timestamp in seconds is read as seconds, whatever its form",
         arguments: ["1732199045", "1732199045.0", "1"]
     )
     func seconds(_ number: String) throws {
@@ -169,7 +169,7 @@ private let now = Instant(seconds: 1_700_000_000)
     }
 
     @Test(
-        "A time that cannot be when the token died says nothing: dead since this answer",
+        "A time that cannot be right is replaced by the time of the answer",
         arguments: [
             "1732199045123000000", "9223372036854775807", "9300000000000000", "1e300",
             "123456789012345678901234567890", "-1", "-9223372036854775808", "0", "1732199045123.5",
@@ -187,7 +187,7 @@ private let now = Instant(seconds: 1_700_000_000)
         #expect(answer.answer.outcome == .unregistered(since: nil))
     }
 
-    @Test("A body that is no JSON changes nothing, and Retry-After is honoured")
+    @Test("A body that is not JSON changes nothing, and Retry-After is used")
     func strange() {
         let response = HTTPResponse(
             status: 503,

@@ -8,7 +8,7 @@ import Testing
 private let now = Instant(seconds: 1_700_000_000)
 
 @Suite("Retry-After", .timeLimit(.minutes(1))) struct RetryAfterTests {
-    @Test("Both forms are read, anything else is nothing")
+    @Test("Both forms of Retry-After are read, and anything else is ignored")
     func forms() {
         let cases: [(String, Duration?)] = [
             ("0", .zero), ("120", .seconds(120)), ("99999999999999999999", .seconds(86_400)),
@@ -24,8 +24,8 @@ private let now = Instant(seconds: 1_700_000_000)
     }
 }
 
-@Suite("No answer at all", .timeLimit(.minutes(1))) struct TransportAnswers {
-    @Test("What may have reached the provider is never called unsent")
+@Suite("Attempts without an answer", .timeLimit(.minutes(1))) struct TransportAnswers {
+    @Test("An attempt that may have reached the provider is never called unsent")
     func outcomes() {
         for kind in HTTPTransportError.Kind.allCases {
             let sent = ProviderAnswer(HTTPTransportError(kind, requestWasNotSent: false)).outcome

@@ -4,7 +4,7 @@ import PushCore
 @testable import PushProviders
 
 extension RenderedPayload {
-    /// What all devices get of a push that differs in nothing for them.
+    /// Renders the payload of a push that is the same for all devices.
     static func render(
         _ request: PushRequest,
         pushID: String,
@@ -15,7 +15,7 @@ extension RenderedPayload {
     }
 }
 
-/// Collects what a client completes, from whatever thread.
+/// Collects results of a client from any thread.
 final class Answers: @unchecked Sendable {
     private let lock = Lock()
     private var collected: [(Int, ProviderAnswer)] = []
@@ -24,7 +24,7 @@ final class Answers: @unchecked Sendable {
         lock.withLock { collected.append((index, answer)) }
     }
 
-    /// In the order in which they came.
+    /// The indices in the order of the answers.
     var indices: [Int] { lock.withLock { collected.map(\.0) } }
 
     func all(_ count: Int) -> [ProviderAnswer]? {

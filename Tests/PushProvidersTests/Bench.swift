@@ -9,7 +9,7 @@ import Testing
 
 @testable import PushProviders
 
-/// The clients against a server that answers as the test says.
+/// Clients with a server that answers as the test says.
 struct Bench {
     let server: LocalServer
     let loop: EventLoop
@@ -54,7 +54,7 @@ struct Bench {
         }
     }
 
-    /// Starts them without waiting for their answers.
+    /// Starts deliveries without waiting for their answers.
     func start(
         _ key: ProviderClients.Key,
         _ secret: JSONObject,

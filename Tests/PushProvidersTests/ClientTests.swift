@@ -9,12 +9,12 @@ import Testing
 
 @testable import PushProviders
 
-/// Counts by name, from whatever thread.
+/// Counters by name, usable from any thread.
 private final class Counts: @unchecked Sendable {
     private let lock = Lock()
     private var counts: [String: Int] = [:]
 
-    /// The count before.
+    /// Adds one and returns the count before.
     @discardableResult
     func add(_ name: String) -> Int {
         lock.withLock {
@@ -26,7 +26,7 @@ private final class Counts: @unchecked Sendable {
     subscript(name: String) -> Int { lock.withLock { counts[name, default: 0] } }
 }
 
-@Suite("APNs' client", .timeLimit(.minutes(1))) struct APNsClients {
+@Suite("APNs client", .timeLimit(.minutes(1))) struct APNsClients {
     private static func secret() throws -> (JSONObject, SigningKey) {
         let key = try SigningKey.generateP256()
         let credential = try APNsCredential(
@@ -74,7 +74,7 @@ private final class Counts: @unchecked Sendable {
         }
     }
 
-    @Test("Pushes that differ in their own headers alone each carry their own")
+    @Test("Pushes that differ only in their headers each have their own")
     func ownHeaders() async throws {
         let (secret, _) = try Self.secret()
         try await Bench.run { _ in
@@ -101,13 +101,13 @@ private final class Counts: @unchecked Sendable {
         }
     }
 
-    @Test("An ExpiredProviderToken heals itself: a new token, a new connection, once more")
+    @Test("An ExpiredProviderToken leads to a new token, a new connection and one repeat")
     func expiredToken() async throws {
         let (secret, _) = try Self.secret()
         let counts = Counts()
         let wedged = Counts()
         try await Bench.run { request in
-            // The first connection has gone bad, whatever token it is shown.
+            // The first connection rejects any token.
             let isFirst = counts.add("requests") == 0
             if isFirst { wedged.add("\(request.connectionID)") }
             guard wedged["\(request.connectionID)"] > 0 else { return .empty(200) }
@@ -116,12 +116,12 @@ private final class Counts: @unchecked Sendable {
             let batch = try deliveries(.apns, (0..<20).map { "ab\($0)" })
             let answers = try await bench.send(key, secret, batch)
             #expect(answers.allSatisfy { $0.outcome == .accepted })
-            // ES256 signatures are random, so a new token is another text.
+            // ES256 signatures are random, so a new token is another string.
             #expect(bearers(bench.server).count == 2)
         }
     }
 
-    @Test("A token that is called expired again and again is not signed again and again")
+    @Test("A token that is called expired repeatedly is not signed again each time")
     func alwaysExpired() async throws {
         let (secret, _) = try Self.secret()
         try await Bench.run { _ in
@@ -136,7 +136,7 @@ private final class Counts: @unchecked Sendable {
         }
     }
 
-    @Test("Each delivery gets the answer to its own token")
+    @Test("Each delivery gets the answer for its own token")
     func answers() async throws {
         let (secret, _) = try Self.secret()
         try await Bench.run { request in
@@ -161,12 +161,12 @@ private final class Counts: @unchecked Sendable {
         }
     }
 
-    @Test("A provider that is away has been sent nothing")
+    @Test("An unreachable provider leaves deliveries unsent")
     func away() async throws {
         let (secret, _) = try Self.secret()
         let loop = try EventLoop(name: "client")
         var configuration = ProviderConfiguration()
-        // Nobody listens on port 1.
+        // Nothing listens on port 1.
         configuration.apnsProductionURL = "https://127.0.0.1:1"
         let directory = try ProviderClients(configuration, on: loop)
         let answers = Answers()
@@ -181,7 +181,9 @@ private final class Counts: @unchecked Sendable {
         await loop.stop()
     }
 
-    @Test("Closing answers everything: what was sent is in doubt, what waited was not sent")
+    @Test(
+        "Closing answers everything: sent deliveries are in doubt, and waiting ones were not sent"
+    )
     func closing() async throws {
         let (secret, _) = try Self.secret()
         try await Bench.run { _ in
@@ -203,7 +205,7 @@ private final class Counts: @unchecked Sendable {
         }
     }
 
-    @Test("A client is kept until its credential changes, and a bad credential names its field")
+    @Test("A client is reused until its credential changes, and a bad credential names its field")
     func directory() async throws {
         let (secret, _) = try Self.secret()
         try await Bench.run { _ in
@@ -223,7 +225,7 @@ private final class Counts: @unchecked Sendable {
     }
 }
 
-@Suite("FCM's client", .timeLimit(.minutes(1))) struct FCMClients {
+@Suite("FCM client", .timeLimit(.minutes(1))) struct FCMClients {
     private let key = ProviderClients.Key(app: "shop", provider: .fcm)
 
     private func secret(_ server: LocalServer) throws -> JSONObject {
@@ -234,7 +236,7 @@ private final class Counts: @unchecked Sendable {
         ]
     }
 
-    @Test("A whole batch fetches one access token")
+    @Test("A batch fetches only one access token")
     func singleFlight() async throws {
         try await Bench.run { request in
             request.path == "/token"
@@ -277,7 +279,7 @@ private final class Counts: @unchecked Sendable {
         }
     }
 
-    @Test("A 401 that renewing does not cure is the credential's")
+    @Test("A 401 after the renewal is the credential's fault")
     func stillUnauthenticated() async throws {
         let counts = Counts()
         try await Bench.run { request in
@@ -296,7 +298,7 @@ private final class Counts: @unchecked Sendable {
         }
     }
 
-    @Test("A revoked key is said to all, and asked for once")
+    @Test("A revoked key fails all deliveries after one request")
     func revoked() async throws {
         try await Bench.run { _ in
             .json(["error": "invalid_grant"], status: 400)
@@ -313,11 +315,11 @@ private final class Counts: @unchecked Sendable {
     }
 }
 
-@Suite("WNS' client", .timeLimit(.minutes(1))) struct WNSClients {
+@Suite("WNS client", .timeLimit(.minutes(1))) struct WNSClients {
     private let key = ProviderClients.Key(app: "shop", provider: .wns)
 
     @Test(
-        "Both token flows, the headers that WNS demands, and one renewal",
+        "Both token flows work, with the headers that WNS requires and one renewal",
         arguments: [true, false]
     )
     func send(hasTenant: Bool) async throws {
@@ -358,7 +360,7 @@ private final class Counts: @unchecked Sendable {
         }
     }
 
-    @Test("A channel that leads elsewhere is never called, and gets no token")
+    @Test("A channel on another host is never called and gets no token")
     func channelHosts() async throws {
         try await Bench.run { _ in
             .json(["access_token": "t", "expires_in": 86_400])

@@ -4,7 +4,7 @@ import Testing
 
 @testable import PushProviders
 
-/// What a push carries, as its provider takes it, however a client wrote it.
+/// The content of a push as its provider gets it, in every form that clients write.
 @Suite("Content in every form that clients write", .timeLimit(.minutes(1)))
 struct ContentTests {
     private let now = Instant(seconds: 1_700_000_000)
@@ -36,7 +36,7 @@ struct ContentTests {
     }
 
     @Test(
-        "A number is one number, in aps and beside it",
+        "A number is the same number, in aps and beside it",
         arguments: ["3", "3.0", "3e0", "30e-1", #""3""#]
     )
     func numbers(_ number: String) throws {
@@ -75,7 +75,7 @@ struct ContentTests {
         )
     }
 
-    @Test("A ready aps counts its badge, in its place")
+    @Test("A complete aps has its badge counted in its place")
     func badgeInAps() throws {
         for data in [
             #"{"aps": {"alert": "x", "badge": "Increment"}}"#,
@@ -92,7 +92,7 @@ struct ContentTests {
         }
     }
 
-    @Test("FCM gets arguments as strings, and none without their key")
+    @Test("FCM gets arguments as strings, and no arguments without their key")
     func arguments() throws {
         let android = try message(
             """
@@ -109,7 +109,7 @@ struct ContentTests {
         #expect(android["notification"]?["title"] == "7")
     }
 
-    @Test("An app's keys are its own, whatever they look like; FCM's own get a _ in front")
+    @Test("An app's keys stay unchanged, and those reserved by FCM get a _ in front")
     func keys() throws {
         let text = """
             {"data": {"alert": "x", "alert-id": "8812", "title-img": "i", "title-loc-key": "k",
@@ -131,7 +131,9 @@ struct ContentTests {
         #expect(apns["aps"]?["alert"] == "x")
     }
 
-    @Test("Now or never is each provider's own word, and no end of ours")
+    @Test(
+        "An immediate expiry has each provider's own form, and the delivery itself does not expire"
+    )
     func nowOrNever() throws {
         for zero in ["0", "0.0", #""0""#] {
             let text = #"{"data": {"alert": "x"}, "expiration_interval": \#(zero)}"#
@@ -157,7 +159,7 @@ struct ContentTests {
         #expect(stated.headers.filter { $0.name == "apns-expiration" }.map(\.value) == ["7"])
     }
 
-    @Test("Parse's Android SDK gets its three strings, at high priority, and no notification")
+    @Test("Parse's Android SDK gets its three strings, at high priority, without a notification")
     func parse() throws {
         let message = try message(
             """

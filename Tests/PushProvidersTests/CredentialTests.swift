@@ -6,7 +6,7 @@ import Testing
 
 @testable import PushProviders
 
-@Suite("Credentials are checked before they are kept", .timeLimit(.minutes(1)))
+@Suite("Validation of credentials before they are stored", .timeLimit(.minutes(1)))
 struct Credentials {
     private static func field(_ body: () throws -> Void) -> String? {
         do {
@@ -17,7 +17,7 @@ struct Credentials {
         }
     }
 
-    @Test("An APNs key names the field that is wrong, and comes back from its sealed form")
+    @Test("An APNs key error names the field, and the sealed form is read back")
     func apnsKey() throws {
         let pem = try SigningKey.generateP256().privateKeyPEM()
         let rsa = try SigningKey.generateRSA(bits: 2048).privateKeyPEM()
@@ -58,7 +58,7 @@ struct Credentials {
         )
     }
 
-    @Test("An APNs certificate must be its key's, and its topic's")
+    @Test("An APNs certificate must match its key and its topic")
     func apnsCertificate() throws {
         let authority = try CertificateAuthority.make(commonName: "test")
         let pair = try authority.issue(hosts: ["push"], client: true, userID: "com.example")
@@ -81,7 +81,7 @@ struct Credentials {
         #expect(again.clientCertificate?.privateKeyPEM == pair.privateKeyPEM)
     }
 
-    @Test("A service account must hold what it must")
+    @Test("A service account must have every required field")
     func fcm() throws {
         let rsa = try SigningKey.generateRSA(bits: 2048).privateKeyPEM()
         let p256 = try SigningKey.generateP256().privateKeyPEM()
@@ -117,13 +117,13 @@ struct Credentials {
         #expect(credential.summary["private_key"] == nil)
         let again = try FCMCredential(secret: credential.secret, tokenHosts: hosts)
         #expect(again.secret == credential.secret)
-        // A simulator's place, named exactly.
+        // A simulator's address is allowed if named exactly.
         var local = account
         local["token_uri"] = "https://localhost:8443/token"
         _ = try FCMCredential(validating: local, tokenHosts: hosts + ["localhost:8443"])
     }
 
-    @Test("The grant is what Google asks for")
+    @Test("The grant has the form that Google requires")
     func grant() throws {
         let key = try SigningKey.generateRSA(bits: 2048)
         let credential = try FCMCredential(
@@ -154,7 +154,7 @@ struct Credentials {
         )
     }
 
-    @Test("Both of WNS' token flows")
+    @Test("Both of WNS' token flows are valid")
     func wns() throws {
         let sid = "ms-app://s-1-15-2-1"
         let store = try WNSCredential(validatingClientID: sid, clientSecret: "s&=")
@@ -204,7 +204,7 @@ struct Credentials {
         }
     }
 
-    @Test("A setting that cannot be used is named")
+    @Test("An invalid setting is named")
     func settings() throws {
         try ProviderConfiguration().validate()
         var configuration = ProviderConfiguration()

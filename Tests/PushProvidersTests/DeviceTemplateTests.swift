@@ -4,7 +4,7 @@ import Testing
 
 @testable import PushProviders
 
-@Suite("Templates of Azure's", .timeLimit(.minutes(1)))
+@Suite("Azure templates", .timeLimit(.minutes(1)))
 struct DeviceTemplateTests {
     private static let words: ExactStringMap<String> = [
         "name": "Ann", "title": "This is the title line", "n": "40", "f": "1.5", "e": "2e3",
@@ -13,7 +13,7 @@ struct DeviceTemplateTests {
     ]
 
     @Test(
-        "Each expression of the language",
+        "Each expression of the language is evaluated",
         arguments: [
             ("$(name)", "Ann"), ("$(NAME)", "Ann"), ("$( name )", "Ann"), ("$(missing)", ""),
             ("$(title, 4)", "This"), ("$(name, 10)", "Ann"), ("$(name, 0)", ""),
@@ -32,7 +32,7 @@ struct DeviceTemplateTests {
         )
     }
 
-    @Test("Headers and the expiry may be expressions; an expiry of 0 is now or never")
+    @Test("Headers and the expiry may be expressions, and an expiry of 0 means now or never")
     func expressionsBesideTheBody() throws {
         func native(_ expiry: String, _ words: ExactStringMap<String>) throws -> JSONObject? {
             let stored: JSONObject = [
@@ -55,13 +55,13 @@ struct DeviceTemplateTests {
         }
     }
 
-    @Test("A number is bare in JSON where it is one as JSON writes it, without a sign")
+    @Test("A number is bare in JSON if it is a JSON number without a sign")
     func numbers() throws {
         let filled = HubExpression.fill(["a": "#(n)", "b": "#(f)", "c": "#(e)"], Self.words)
         #expect(filled?.text == #"{"a":40,"b":1.5,"c":2e3}"#)
     }
 
-    @Test("Words that come to more than any push service takes are not filled in")
+    @Test("Values above every push service's limit are not filled in")
     func bound() {
         let words: ExactStringMap<String> = ["long": String(repeating: "a", count: 10_000)]
         #expect(HubExpression.fill(["a": "$(long)"], words)?.text != nil)
@@ -73,7 +73,7 @@ struct DeviceTemplateTests {
     }
 
     @Test(
-        "An expression fills the whole value; anything else is text",
+        "An expression must be the entire value, and anything else is text",
         arguments: [
             "Hi $(name)", "$(name)!", "$name", "$()", "{$(name) 'x'}", "{}", "{'open}", ".(name)",
             "%(name, 2)", "#(n, 1)", "$(a, x)", "$(a, -1)", "it's", "", "{'a' + }", "$(name",
@@ -83,7 +83,7 @@ struct DeviceTemplateTests {
         #expect(HubExpression.fill(.string(text), Self.words) == .string(text))
     }
 
-    @Test("Only string values carry expressions, however deep; names do not")
+    @Test("Only string values contain expressions, at any depth, and names do not")
     func places() throws {
         let template = try JSONValue.parse(
             Array(#"{"$(name)":{"a":["$(name)",1,null,true]},"b":{"c":{"d":"$(quote)"}}}"#.utf8)
@@ -97,7 +97,7 @@ struct DeviceTemplateTests {
         )
     }
 
-    @Test("XML: texts and attributes, escaped for where they land")
+    @Test("Texts and attributes in XML are escaped for their place")
     func xml() throws {
         let template = """
             <?xml version="1.0"?><!-- $(name) --><toast launch="{'id=' + $(n)}" x='$(quote)'>
@@ -127,7 +127,7 @@ struct DeviceTemplateTests {
             .native(for: platform, Self.words, now: .now())
     }
 
-    @Test("A device's template becomes its provider's own message")
+    @Test("A device's template becomes the message of its provider")
     func platforms() throws {
         #expect(
             try native(.apns, #"{"aps":{"alert":"$(name)"}}"#, headers: ["apns-priority": "5"]).apns
@@ -157,7 +157,7 @@ struct DeviceTemplateTests {
         )
     }
 
-    @Test("One that is gone, cannot be read or has expired sends nothing")
+    @Test("A deleted, unreadable or expired template sends nothing")
     func unusable() {
         #expect(throws: RenderingError.self) { try DeviceTemplate(stored: "") }
         #expect(throws: RenderingError.self) {

@@ -7,7 +7,7 @@ import Testing
 
 private let now = Instant(seconds: 1_700_000_000)
 
-@Suite("FCM's answers mean what it says they do", .timeLimit(.minutes(1))) struct FCMAnswers {
+@Suite("Answers of FCM", .timeLimit(.minutes(1))) struct FCMAnswers {
     struct Row: CustomTestStringConvertible {
         var http: Int
         var status: String
@@ -113,11 +113,11 @@ private let now = Instant(seconds: 1_700_000_000)
             errorCode: "UNSPECIFIED_ERROR",
             outcome: .rejected
         ),
-        // What is not known yet falls back to the status.
+        // Unknown codes fall back to the status.
         Row(http: 404, status: "NOT_FOUND", errorCode: "NEW_CODE", outcome: .misconfigured),
     ]
 
-    @Test("Every row of the table", arguments: rows)
+    @Test("Each answer of the table has its outcome", arguments: rows)
     func row(_ row: Row) {
         var details: [JSONValue] = []
         if let code = row.errorCode {
@@ -144,7 +144,7 @@ private let now = Instant(seconds: 1_700_000_000)
         #expect(answer.answer.reason == row.errorCode ?? row.status)
     }
 
-    @Test("A bad argument is the token's fault where the token alone is named, else the payload's")
+    @Test("A bad argument is the token's fault if only the token is named, else the payload's")
     func violations() {
         for (fields, outcome): ([String], ProviderOutcome) in [
             (["message.token"], Self.gone), (["message.token", "message.token"], Self.gone),
@@ -174,7 +174,7 @@ private let now = Instant(seconds: 1_700_000_000)
         }
     }
 
-    @Test("An empty or HTML body goes by the HTTP status, and a 404 deletes nobody")
+    @Test("An empty or HTML body falls back to the HTTP status, and a 404 removes no token")
     func withoutBody() {
         let cases: [(Int, ProviderOutcome)] = [
             (400, .rejected), (403, .misconfigured), (404, .misconfigured), (429, Self.quota),
@@ -189,7 +189,7 @@ private let now = Instant(seconds: 1_700_000_000)
         #expect(FCMAnswer.classify(HTTPResponse(status: 401), at: now).wantsRenewal)
     }
 
-    @Test("Accepted brings the message's name")
+    @Test("An accepted answer has the message's name")
     func accepted() {
         let body = Array(#"{"name":"projects/p/messages/1"}"#.utf8)
         let answer = FCMAnswer.classify(HTTPResponse(status: 200, body: body), at: now)
@@ -197,7 +197,7 @@ private let now = Instant(seconds: 1_700_000_000)
         #expect(answer.answer.providerMessageID == "projects/p/messages/1")
     }
 
-    @Test("Retry-After goes before the waits of our own, in both of its forms")
+    @Test("Retry-After takes precedence over our own waits, in both of its forms")
     func retryAfter() {
         for (text, seconds) in [("3", 3), ("Tue, 14 Nov 2023 22:15:00 GMT", 100)] {
             let response = HTTPResponse(status: 503, headers: [HTTPField("retry-after", text)])
@@ -206,7 +206,7 @@ private let now = Instant(seconds: 1_700_000_000)
         }
     }
 
-    @Test("RetryInfo stands in for the header")
+    @Test("RetryInfo replaces the header")
     func retryInfo() {
         let body: JSONValue = [
             "error": [

@@ -7,8 +7,8 @@ import Testing
 
 @testable import PushProviders
 
-/// Apps that share a provider's connections: one of them is never answered, in a flood.
-@Suite("Apps beside one that hangs", .timeLimit(.minutes(1))) struct SharedConnections {
+/// Apps that share a provider's connections, one of which floods it and is never answered.
+@Suite("Fairness beside an app that hangs", .timeLimit(.minutes(1))) struct SharedConnections {
     private func send(
         _ provider: Platform,
         _ secrets: (slow: JSONObject, quick: JSONObject),
@@ -25,7 +25,7 @@ import Testing
             try deliveries(provider, tokens.slow)
         )
         _ = try await eventually("some that hang") { hangs() >= 6 ? () : nil }
-        // As many as it likes, one after the other and at once.
+        // It sends as many as it likes, one after the other and at once.
         for _ in 0..<3 {
             let answers = try await bench.send(
                 quickKey,
@@ -40,7 +40,7 @@ import Testing
         #expect(all.allSatisfy { $0.outcome == .accepted })
     }
 
-    @Test("FCM: an app's project that hangs leaves streams, and room in line, for another's")
+    @Test("FCM: a project that hangs leaves streams and queue space for another app's")
     func fcm() async throws {
         let gate = Gate()
         try await Bench.run(streams: 8) {
@@ -105,7 +105,7 @@ import Testing
         }
     }
 
-    @Test("Connections that are shared go round among those who wait, and none gets all")
+    @Test("Shared connections rotate among the waiting apps, and no app gets all")
     func turns() {
         final class Client {
             let queue: NotificationQueue
@@ -126,7 +126,7 @@ import Testing
             client.queue.add(Array(repeating: one, count: 40)) { _, _ in }
         }
         #expect(clients.map(\.queue.inFlight) == [6, 2, 0])
-        // The first one's end, and those who wait take turns.
+        // The first app's connections end, and the waiting ones take turns.
         for _ in 0..<6 {
             clients[0].queue.finish(clients[0].started[0], ProviderAnswer(.accepted))
         }

@@ -31,7 +31,7 @@ import Testing
         )
     }
 
-    /// What an answer says, and what it must be taken for.
+    /// An answer and the outcome that it must have.
     private struct Case: Sendable {
         var response: HTTPServerResponse
         var outcomes: [ProviderOutcome]
@@ -90,7 +90,7 @@ import Testing
         return cases
     }()
 
-    @Test("Timestamps, waits and bodies at every edge: one outcome each, and nothing breaks")
+    @Test("Timestamps, waits and bodies at every edge give one outcome each, without a crash")
     func answers() async throws {
         let secret = try Self.apnsSecret("com.example")
         let cases = Self.cases
@@ -110,7 +110,7 @@ import Testing
         }
     }
 
-    @Test("APNs that allows no streams: nothing of it was sent, and other ways are not held up")
+    @Test("APNs without streams leaves its deliveries unsent and does not delay other connections")
     func noStreams() async throws {
         let secret = try Self.apnsSecret("com.example")
         try await FramePeer.run { connection, event in
@@ -158,7 +158,7 @@ import Testing
         }
     }
 
-    @Test("The time for an answer counts from the hand-over, waiting for a token included")
+    @Test("The time for an answer counts from the hand-over, including the wait for a token")
     func tokenWait() async throws {
         let gate = Gate()
         try await Bench.run {
@@ -187,7 +187,7 @@ import Testing
         }
     }
 
-    @Test("What waits in line longer than it has is not sent")
+    @Test("A delivery that waits in the queue beyond its deadline is not sent")
     func line() {
         let queue = NotificationQueue(limit: 1, timeout: .zero)
         var started = 0
@@ -204,7 +204,7 @@ import Testing
         payload: RenderedPayload(platform: .wns, headers: [], body: [], repeatOverwrites: true)
     )
 
-    @Test("A line that moves is waited in, and who leaves it late has its time none the less")
+    @Test("A delivery waits in a moving queue, and one that leaves it late still has time")
     func movingLine() async throws {
         let queue = NotificationQueue(limit: 1, timeout: .seconds(1))
         var started: [Delivery] = []
@@ -219,7 +219,7 @@ import Testing
         #expect(answers.all(2)?.allSatisfy { $0.outcome == .accepted } == true)
     }
 
-    @Test("A provider's words are cut by bytes, whatever characters they make")
+    @Test("A provider's text is cut by bytes, whatever its characters")
     func words() {
         for text in ["e" + String(repeating: "\u{301}", count: 1000), "é", "\u{1F600}"] {
             let long = String(repeating: text, count: 300)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import PushProviders
 
-@Suite("A push in several languages", .timeLimit(.minutes(1)))
+@Suite("Pushes in several languages", .timeLimit(.minutes(1)))
 struct LocaleTests {
     private func body(
         _ platform: Platform,
@@ -25,7 +25,7 @@ struct LocaleTests {
         "alert": "plain", "title": "T", "alert-fr": "bonjour", "title-fr-CA": "Québec", "k": 1,
     ]
 
-    @Test("Each text is the closest one, and no variant is left in the payload")
+    @Test("Each text is the closest variant, and no variant is left in the payload")
     func apns() throws {
         #expect(
             try body(.apns, data, "en_US")
@@ -41,7 +41,7 @@ struct LocaleTests {
         )
     }
 
-    @Test("FCM and WNS get the text too")
+    @Test("FCM and WNS get the variant too")
     func others() throws {
         #expect(
             try body(.fcm, data, "fr_CA").contains(
@@ -56,7 +56,7 @@ struct LocaleTests {
         }
     }
 
-    @Test("A platform's own texts go over the common ones, key by key")
+    @Test("A platform's own texts override the common ones, key by key")
     func subObjects() throws {
         let data: JSONObject = [
             "alert": "plain", "alert-fr": "bonjour", "alert-de": "hallo",
@@ -68,7 +68,7 @@ struct LocaleTests {
         #expect(try body(.wns, data, "de").contains("<text>hallo</text>"))
     }
 
-    @Test("A push that holds other languages only says nothing to this one")
+    @Test("A device without a matching language or plain text gets no text")
     func nothingToSay() throws {
         for platform in [Platform.apns, .fcm, .wns] {
             #expect(throws: RenderingError.noContent(platform)) {

@@ -7,10 +7,10 @@ import Testing
 
 @testable import PushProviders
 
-@Suite("MPNS' client", .timeLimit(.minutes(1))) struct MPNSClients {
+@Suite("MPNS client", .timeLimit(.minutes(1))) struct MPNSClients {
     private let key = ProviderClients.Key(app: "shop", provider: .mpns)
 
-    @Test("A toast goes to the channel, whole URI and all, over HTTP/1.1")
+    @Test("A toast goes to the entire channel URI over HTTP/1.1")
     func send() async throws {
         try await Bench.run { request in
             HTTPServerResponse(
@@ -37,7 +37,7 @@ import Testing
         }
     }
 
-    @Test("A channel that asks to be left alone is asked once an hour, whatever is pushed")
+    @Test("A channel that asks for a pause is tried once an hour, whatever is pushed")
     func leftAlone() async throws {
         try await Bench.run { _ in
             HTTPServerResponse(status: 412, headers: ["X-NotificationStatus": "Dropped"])
@@ -55,7 +55,7 @@ import Testing
         }
     }
 
-    @Test("A channel that leads elsewhere is never called")
+    @Test("A channel on another host is never called")
     func channelHosts() async throws {
         try await Bench.run { _ in
             .empty(200)
@@ -73,7 +73,7 @@ import Testing
         }
     }
 
-    @Test("An app's certificate speaks for it, and only for it")
+    @Test("An app's certificate authenticates only that app")
     func certificate() async throws {
         let authority = try CertificateAuthority.make(commonName: "phones")
         let issued = try authority.issue(hosts: ["push.example.com"], client: true)

@@ -7,7 +7,7 @@ import Testing
 
 private let now = Instant(seconds: 1_700_000_000)
 
-@Suite("MPNS' form", .timeLimit(.minutes(1))) struct MPNSRendering {
+@Suite("MPNS requests", .timeLimit(.minutes(1))) struct MPNSRendering {
     private func render(
         _ data: JSONObject?,
         change: (inout PushRequest) -> Void = { _ in }
@@ -85,17 +85,17 @@ private let now = Instant(seconds: 1_700_000_000)
             headers["content-type"]
                 == (golden.target == nil ? "application/octet-stream" : "text/xml")
         )
-        // Only a tile takes the place of the one before.
+        // Only a tile replaces the one before.
         #expect(payload.repeatOverwrites == (golden.target == "token"))
     }
 
-    @Test("What is not urgent may wait for the phone to be awake")
+    @Test("A push that is not urgent may wait until the phone is awake")
     func batched() throws {
         let payload = try render(["alert": "x"]) { $0.priority = .normal }
         #expect(headers(payload)["x-notificationclass"] == "12")
     }
 
-    @Test("What MPNS would refuse is refused first")
+    @Test("A payload that MPNS would refuse is refused first")
     func refused() throws {
         let long = JSONValue.string(String(repeating: "x", count: 3072))
         #expect(throws: RenderingError.self) { try render(["alert": long]) }
@@ -107,7 +107,7 @@ private let now = Instant(seconds: 1_700_000_000)
         }
     }
 
-    @Test("A phone's own values are escaped, and its language is its own")
+    @Test("A phone's own values are escaped, and it gets its own language")
     func personal() throws {
         let data: JSONObject = ["alert": "Hi {{name}}", "alert-fr": "Salut {{name}}"]
         let template = try PayloadTemplate.render(
@@ -122,7 +122,7 @@ private let now = Instant(seconds: 1_700_000_000)
         )
     }
 
-    @Test("The request goes to the whole URI, with the delivery's id")
+    @Test("The request goes to the entire URI, with the delivery's id")
     func make() throws {
         let request = MPNSRequest.make(
             OutgoingNotification(
@@ -139,7 +139,7 @@ private let now = Instant(seconds: 1_700_000_000)
     }
 }
 
-@Suite("MPNS' answers", .timeLimit(.minutes(1))) struct MPNSAnswers {
+@Suite("Answers of MPNS", .timeLimit(.minutes(1))) struct MPNSAnswers {
     struct Row: CustomTestStringConvertible {
         var status: Int
         var states: [String?] = [nil, nil, nil]
@@ -203,7 +203,7 @@ private let now = Instant(seconds: 1_700_000_000)
         Row(status: 302, outcome: .misconfigured),
     ]
 
-    @Test("Every row of the table", arguments: rows)
+    @Test("Each answer of the table has its outcome", arguments: rows)
     func row(_ row: Row) {
         let names = ["X-NotificationStatus", "x-deviceconnectionstatus", "X-SUBSCRIPTIONSTATUS"]
         var headers = [HTTPField("X-MessageID", "7")]
@@ -220,7 +220,7 @@ private let now = Instant(seconds: 1_700_000_000)
         #expect(answer.answer.providerMessageID == "7")
     }
 
-    @Test("The states are kept as the reason: MPNS gives no other")
+    @Test("The states are stored as the reason, as MPNS gives no other")
     func reason() {
         let answer = MPNSAnswer.classify(
             HTTPResponse(
@@ -236,8 +236,8 @@ private let now = Instant(seconds: 1_700_000_000)
     }
 }
 
-@Suite("MPNS' channels", .timeLimit(.minutes(1))) struct MPNSChannelThrottleTests {
-    @Test("A channel that is to be left alone is, whoever pushes, until its time")
+@Suite("Throttling of MPNS channels", .timeLimit(.minutes(1))) struct MPNSChannelThrottleTests {
+    @Test("A channel that asked for a pause gets one, for every push, until its time")
     func held() {
         var channels = MPNSChannelThrottle()
         channels.hold("a", for: .seconds(3600), now: now)
@@ -252,7 +252,7 @@ private let now = Instant(seconds: 1_700_000_000)
         #expect(channels.admit("a", isAuthenticated: true, now: later) == nil)
     }
 
-    @Test("Without a certificate a channel gets 500 a day, with one as many as there are")
+    @Test("A channel without a certificate gets 500 a day, and one with it has no limit")
     func quota() {
         var channels = MPNSChannelThrottle()
         for _ in 0..<500 { #expect(channels.admit("a", isAuthenticated: false, now: now) == nil) }
@@ -263,7 +263,7 @@ private let now = Instant(seconds: 1_700_000_000)
         for _ in 0..<600 { #expect(channels.admit("b", isAuthenticated: true, now: now) == nil) }
     }
 
-    @Test("Counting is forgotten before holding is, and nothing grows for ever")
+    @Test("Counts are dropped before pauses are, and memory is bounded")
     func bounded() {
         var channels = MPNSChannelThrottle()
         channels.hold("held", for: .seconds(3600), now: now)

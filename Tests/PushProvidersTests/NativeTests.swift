@@ -13,7 +13,7 @@ struct NativeTests {
 
     private func text(_ count: Int) -> JSONValue { .string(String(repeating: "x", count: count)) }
 
-    @Test("Each is checked by its provider's own limit, to the byte")
+    @Test("Each native payload is checked by its provider's own limit, to the byte")
     func limits() throws {
         // {"k":""} is eight bytes.
         _ = try template(.apns, ["apns": ["payload": ["k": text(4088)]]])
@@ -38,7 +38,7 @@ struct NativeTests {
         }
     }
 
-    @Test("A platform that the push has no message for gets none")
+    @Test("A platform without a message in the push gets no message")
     func others() {
         for platform in [Platform.fcm, .wns, .mpns] {
             #expect(throws: RenderingError.noContent(platform)) {
@@ -47,7 +47,7 @@ struct NativeTests {
         }
     }
 
-    @Test("Nothing in it is read as ours: no language, no placeholder, no badge")
+    @Test("A native payload has no language variant, placeholder or badge of ours")
     func untouched() throws {
         let payload: JSONValue = [
             "aps": ["alert": "{{name}}", "badge": 3], "alert-fr": "x", "collapse-id": "y",

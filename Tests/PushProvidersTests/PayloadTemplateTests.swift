@@ -4,7 +4,7 @@ import Testing
 
 @testable import PushProviders
 
-@Suite("A payload with each device's own values", .timeLimit(.minutes(1)))
+@Suite("Payloads with each device's own values", .timeLimit(.minutes(1)))
 struct PayloadTemplateTests {
     private func template(
         _ platform: Platform,
@@ -20,7 +20,7 @@ struct PayloadTemplateTests {
         String(decoding: try template.payload(values: values).body, as: UTF8.self)
     }
 
-    @Test("A placeholder is the device's value, its fallback, or nothing")
+    @Test("A placeholder becomes the device's value, its fallback, or the empty string")
     func values() throws {
         let template = try template(.apns, ["alert": "Hi {{name|friend}}, {{n}} {{b}}.", "k": "v"])
         #expect(template.isPersonal)
@@ -36,7 +36,7 @@ struct PayloadTemplateTests {
 
     private let nasty = "\"\\<&>'\u{1}\n{{name}} é🔔\u{E000}"
 
-    @Test("A value is escaped for the place where it lands, JSON in JSON included")
+    @Test("A value is escaped for its place, also for JSON within JSON")
     func apnsEscapes() throws {
         let template = try template(.apns, ["alert": "{{v}}!", "deep": ["a": ["{{v}}"]]])
         let sent = try JSONValue.parse(try template.payload(values: ["v": .string(nasty)]).body)
@@ -44,7 +44,7 @@ struct PayloadTemplateTests {
         #expect(sent["deep"]?["a"]?[0]?.string == nasty)
     }
 
-    @Test("FCM's token and time to live stay where they belong")
+    @Test("FCM's token and time to live stay in place")
     func fcm() throws {
         let template = try template(
             .fcm,
@@ -70,7 +70,7 @@ struct PayloadTemplateTests {
         #expect(inner["deep"]?.string == nasty)
     }
 
-    @Test("In XML a value is text, and the JSON that an attribute holds stays JSON")
+    @Test("In XML a value is text, and JSON in an attribute stays JSON")
     func wns() throws {
         let value = #"a<b>&"c'"#
         let template = try template(.wns, ["alert": "{{v}}", "k": "{{v}}"])
@@ -84,7 +84,7 @@ struct PayloadTemplateTests {
         #expect(try text(raw, ["v": .string(value)]) == #"{"k":"a<b>&\"c'"}"#)
     }
 
-    @Test("The device whose payload becomes too large fails, and only that one")
+    @Test("Only the device whose payload becomes too large fails")
     func sizes() throws {
         func value(_ count: Int) -> JSONObject {
             ["v": .string(String(repeating: "é", count: count / 2))]
@@ -104,14 +104,14 @@ struct PayloadTemplateTests {
         #expect(throws: RenderingError.self) {
             try template(.apns, ["alert": .string("{{v}}" + String(repeating: "x", count: 4096))])
         }
-        // The marks themselves count for nothing.
+        // The marks themselves do not count.
         _ = try template(
             .apns,
             ["alert": .string("{{v}}" + String(repeating: "x", count: 4096 - frame))]
         )
     }
 
-    @Test("What a push says in private characters stays what it is")
+    @Test("Private-use characters of a push stay unchanged")
     func privateCharacters() throws {
         let template = try template(.apns, ["alert": "\u{E000}\"0\u{E000}{{v}}"])
         #expect(
@@ -119,7 +119,7 @@ struct PayloadTemplateTests {
         )
     }
 
-    @Test("A raised badge is a number of the device's own, beside its own texts")
+    @Test("An incremented badge is the device's own number, beside its own texts")
     func badges() throws {
         func body(_ platform: Platform, _ data: JSONObject, _ badge: Int?) throws -> String {
             let template = try template(platform, data)
@@ -140,11 +140,11 @@ struct PayloadTemplateTests {
                 "<wp:Count>99</wp:Count>"
             )
         )
-        // A toast carries no badge, so nothing differs.
+        // A toast has no badge, so there is no difference.
         #expect(try !self.template(.wns, ["alert": "x", "badge": "Increment"]).isPersonal)
     }
 
-    @Test("A native payload passes through with its braces")
+    @Test("A native payload keeps its braces")
     func native() throws {
         let template = try template(.apns, ["alert": "{{v}}"]) {
             $0.native.apns = ["payload": ["aps": ["alert": "{{v}}"]]]

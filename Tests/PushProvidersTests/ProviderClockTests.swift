@@ -7,7 +7,7 @@ import Testing
 
 @testable import PushProviders
 
-@Suite("Our clock is not the push's fault", .timeLimit(.minutes(1)))
+@Suite("Clock skew is not the push's fault", .timeLimit(.minutes(1)))
 struct ProviderClockTests {
     private let apns = ProviderClients.Key(
         app: "shop",
@@ -35,7 +35,7 @@ struct ProviderClockTests {
         ]
     }
 
-    /// Of a host that is so far ahead of Postgres.
+    /// Makes the clock of a host that is ahead of Postgres by this much.
     private func clock(aheadBy seconds: Int64) -> DatabaseClock {
         let clock = DatabaseClock(wall: { Instant.now().adding(milliseconds: seconds * 1000) })
         let now = MonotonicInstant.now()
@@ -59,7 +59,9 @@ struct ProviderClockTests {
         }
     }
 
-    @Test("A token from the future is no attempt where our clocks disagree, and is reported")
+    @Test(
+        "A token from the future is not counted as an attempt if our clocks differ, and is reported"
+    )
     func invalid() async throws {
         let (secret, _) = try apnsSecret()
         for (seconds, outcome) in [(-3600, ProviderOutcome.notSent), (0, .misconfigured)] {
@@ -79,7 +81,7 @@ struct ProviderClockTests {
         }
     }
 
-    @Test("A new token that is called expired is no attempt, and is reported")
+    @Test("A new token that is called expired is not counted as an attempt, and is reported")
     func expired() async throws {
         let (secret, _) = try apnsSecret()
         let clock = clock(aheadBy: 0)
@@ -92,7 +94,7 @@ struct ProviderClockTests {
         }
     }
 
-    @Test("Google's complaint about iat and exp is no push's failure, and is reported")
+    @Test("Google's complaint about iat and exp does not fail the push, and is reported")
     func grant() async throws {
         let clock = clock(aheadBy: 0)
         try await Bench.run(clock: clock) { _ in

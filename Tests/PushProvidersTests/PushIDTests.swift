@@ -5,7 +5,7 @@ import Testing
 @testable import PushProviders
 
 /// `receipts=on`.
-@Suite("The push's own id, for those who report what became of it", .timeLimit(.minutes(1)))
+@Suite("The push id in payloads, for receipts", .timeLimit(.minutes(1)))
 struct PushIDTests {
     private static let id = "3c5d8a10-f000-8000-8000-0123456789ab"
 
@@ -17,7 +17,7 @@ struct PushIDTests {
         var request = try PushRequest.parse(object, now: .now())
         request.includesPushID = includesPushID
         let payload = try RenderedPayload.render(request, pushID: Self.id, for: platform)
-        // Where each device's token will stand.
+        // Each device's token will be here.
         return String(decoding: payload.body, as: UTF8.self)
             .replacing(#""token":,"#, with: #""token":"t","#)
     }
@@ -26,7 +26,7 @@ struct PushIDTests {
         try JSONValue.parse(try rendered(object, platform))
     }
 
-    @Test("It is a custom key of its platform, over the sender's own of that name")
+    @Test("The push id is a custom key of its platform and overrides the sender's own of that name")
     func custom() throws {
         let push: JSONObject = ["data": ["alert": "Ring", "pushId": "mine", "more": 1]]
         let apns = try json(push, .apns)
@@ -44,7 +44,7 @@ struct PushIDTests {
         }
     }
 
-    @Test("Where custom keys have no place it stays away, and changes the kind of nothing")
+    @Test("A payload without custom keys has no push id and keeps its kind")
     func without() throws {
         let badge: JSONObject = ["data": ["badge": 3]]
         #expect(try rendered(badge, .wns) == #"<badge value="3"/>"#)
@@ -61,7 +61,7 @@ struct PushIDTests {
         }
     }
 
-    @Test("A receiver of LeanCloud's finds it in what it reads")
+    @Test("A LeanCloud receiver finds the push id in the data that it reads")
     func action() throws {
         let push: JSONObject = ["data": ["alert": "Ring", "action": "com.example.RING"]]
         let data = try json(push, .fcm)["message"]?["data"]
@@ -69,7 +69,7 @@ struct PushIDTests {
         #expect(whole["pushId"]?.string == Self.id && data?["pushId"]?.string == Self.id)
     }
 
-    @Test("Ready messages of APNs and FCM carry it, those of Windows go as they came")
+    @Test("Native messages of APNs and FCM have the push id, and those of Windows stay unchanged")
     func native() throws {
         let apns = try json(["native": ["apns": ["payload": ["aps": ["alert": "x"]]]]], .apns)
         #expect(apns == ["aps": ["alert": "x"], "pushId": .string(Self.id)])
@@ -89,7 +89,7 @@ struct PushIDTests {
         #expect(try rendered(["native": ["mpns": raw]], .mpns) == "raw")
     }
 
-    @Test("Its bytes count where content is judged")
+    @Test("The bytes of the push id count in the size check")
     func size() throws {
         let phone: JSONValue = [["platform": "apns", "token": "ab"]]
         // {"aps":{"alert":""}} is 20 bytes.

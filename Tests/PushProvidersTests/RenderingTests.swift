@@ -44,7 +44,7 @@ private func outgoing(
     )
 }
 
-@Suite("APNs' form", .timeLimit(.minutes(1))) struct APNsRendering {
+@Suite("APNs requests", .timeLimit(.minutes(1))) struct APNsRendering {
     private func headers(_ payload: RenderedPayload) -> [String: String] {
         Dictionary(payload.headers.map { ($0.name, $0.value) }) { first, _ in first }
     }
@@ -123,7 +123,7 @@ private func outgoing(
         #expect(payload.repeatOverwrites)
     }
 
-    @Test("Collapse id and priority are the push's where it has them")
+    @Test("Collapse id and priority are those of the push, if it has them")
     func stated() throws {
         let payload = try render(.apns, ["alert": "x"]) {
             $0.collapseID = "score"
@@ -135,7 +135,7 @@ private func outgoing(
         #expect(headers(own)["apns-collapse-id"] == "mine")
     }
 
-    @Test("A native payload passes through, with what is missing added")
+    @Test("A native payload is sent as it is, with the missing fields added")
     func native() throws {
         let payload = try render(.apns, ["alert": "not this"]) {
             $0.native.apns = [
@@ -149,7 +149,7 @@ private func outgoing(
         #expect(headers(payload)["apns-priority"] == "10")
     }
 
-    @Test("What APNs would refuse is refused first")
+    @Test("A payload that APNs would refuse is refused first")
     func refused() throws {
         let long = String(repeating: "x", count: 4090)
         let cases: [(JSONObject, RenderingError)] = [
@@ -203,7 +203,7 @@ private func outgoing(
         #expect(voip.body.count > 4096)
     }
 
-    @Test("The request carries topic, expiry and identity")
+    @Test("The request has topic, expiry and identity")
     func make() throws {
         let payload = try render(.apns, ["alert": "x"])
         let made = APNsRequest.headers(
@@ -214,7 +214,7 @@ private func outgoing(
         #expect(APNsRequest.path == "/3/device/")
         #expect(made.shared.contains(HTTPField("authorization", "bearer jwt")))
         #expect(made.shared.contains(HTTPField("apns-topic", "com.a")))
-        // What differs from push to push stays out of the connections' header tables.
+        // Values that differ between pushes stay out of the connections' header tables.
         #expect(
             Set(made.own) == [
                 HTTPField("apns-expiration", "1700000060"), HTTPField("apns-collapse-id", pushID),
@@ -247,7 +247,7 @@ private func outgoing(
     }
 }
 
-@Suite("FCM's form", .timeLimit(.minutes(1))) struct FCMRendering {
+@Suite("FCM requests", .timeLimit(.minutes(1))) struct FCMRendering {
     struct Golden: CustomTestStringConvertible {
         var data: JSONObject
         var message: String
@@ -282,7 +282,7 @@ private func outgoing(
                 + #""payload":"{\"alert\":\"droid\",\"action\":\"com.a.GO\"}"},"#
                 + #""android":{"notification":{\#(tag)},"priority":"HIGH"}}"#
         ),
-        // What a receiver of its own finds, in the names that LeanCloud's clients look for.
+        // The keys that LeanCloud's clients read in a receiver of their own.
         Golden(
             data: ["action": "com.a.GO", "name": "n", "o": ["a": 1]],
             message: #"{"token":"T","data":{"action":"com.a.GO","name":"n","o":"{\"a\":1}","#
@@ -325,7 +325,7 @@ private func outgoing(
         #expect(!golden.message.contains("collapse_key"))
     }
 
-    @Test("Tag, channel, priority and the time that is left")
+    @Test("Tag, channel, priority and the remaining time are set")
     func options() throws {
         let payload = try render(.fcm, ["alert": "x"]) {
             $0.collapseID = "score"
@@ -350,11 +350,11 @@ private func outgoing(
         // A retry has less time left, and never a negative one.
         #expect(try body(1_700_000_050)["message"]?["android"]?["ttl"] == "10s")
         #expect(try body(1_700_000_090)["message"]?["android"]?["ttl"] == "0s")
-        // Four weeks at most.
+        // Four weeks is the maximum.
         #expect(try body(1_600_000_000)["message"]?["android"]?["ttl"] == "2419200s")
     }
 
-    @Test("A native message passes through, with what is missing added")
+    @Test("A native message is sent as it is, with the missing fields added")
     func native() throws {
         let payload = try render(.fcm, ["alert": "not this"]) {
             $0.native.fcm = [
@@ -375,7 +375,7 @@ private func outgoing(
         )
     }
 
-    @Test("What FCM would refuse is refused first")
+    @Test("A payload that FCM would refuse is refused first")
     func refused() throws {
         for key in ["from", "message_type", "google.x", "gcm.notification.x"] {
             #expect(
@@ -406,7 +406,7 @@ private func outgoing(
     }
 }
 
-@Suite("WNS' form", .timeLimit(.minutes(1))) struct WNSRendering {
+@Suite("WNS requests", .timeLimit(.minutes(1))) struct WNSRendering {
     private func headers(_ payload: RenderedPayload) -> [String: String] {
         Dictionary(payload.headers.map { ($0.name, $0.value) }) { first, _ in first }
     }
@@ -487,7 +487,7 @@ private func outgoing(
         #expect((headers(payload)["x-wns-tag"] != nil) == (golden.type == "wns/toast"))
     }
 
-    @Test("A tag is 16 letters and digits at most, the same for the same push")
+    @Test("A tag has at most 16 letters and digits, and is the same for the same push")
     func tag() throws {
         #expect(WNSRequest.tag("score") == "score")
         let tag = WNSRequest.tag(pushID)
@@ -496,7 +496,7 @@ private func outgoing(
         #expect(try headers(render(.wns, ["alert": "x"]))["x-wns-tag"] == tag)
     }
 
-    @Test("Time to live counts from now, and 0 is not cached")
+    @Test("The time to live counts from now, and 0 is not cached")
     func timeToLive() throws {
         let payload = try render(.wns, ["alert": "x"]) { $0.priority = .high }
         func headers(_ expiration: Int64?) -> [HTTPField] {
@@ -516,7 +516,7 @@ private func outgoing(
         #expect(!headers(nil).contains { $0.name == "x-wns-ttl" })
     }
 
-    @Test("A native payload passes through; what WNS would refuse is refused first")
+    @Test("A native payload is sent as it is, and one that WNS would refuse is refused first")
     func native() throws {
         let payload = try render(.wns, nil) {
             $0.native.wns = [

@@ -3,7 +3,7 @@ import PushCore
 import PushProviders
 import Testing
 
-@Suite("Content that no platform of a request takes", .timeLimit(.minutes(1)))
+@Suite("Content that is too large for every platform of a request", .timeLimit(.minutes(1)))
 struct SizeTests {
     private func excess(_ object: JSONObject) throws -> RenderingError? {
         let request = try PushRequest.parse(object, now: Instant(seconds: 1_700_000_000))
@@ -12,18 +12,18 @@ struct SizeTests {
 
     private func text(_ size: Int) -> JSONValue { .string(String(repeating: "x", count: size)) }
 
-    @Test("It is told only where every platform that gets something of it has a lower limit")
+    @Test("Content is refused only if it exceeds the limit of every platform that gets it")
     func everywhere() throws {
         #expect(try excess(["data": ["alert": text(300)]]) == nil)
         #expect(try excess(["data": ["alert": text(3000)]]) == nil)
-        // 5,000 bytes of WNS.
+        // This is within the 5,000 bytes of WNS.
         #expect(try excess(["data": ["alert": text(4500)]]) == nil)
         #expect(try excess(["data": ["alert": text(6000)]]) != nil)
         #expect(try excess(["data": ["alert": text(6000), "ios": ["alert": "short"]]]) == nil)
         #expect(try excess(["data": ["ios": ["alert": text(5000)]]]) != nil)
     }
 
-    @Test("Tokens name the platforms")
+    @Test("Tokens decide the platforms")
     func tokens() throws {
         let phone: JSONValue = [["platform": "apns", "token": "ab"]]
         let error = try excess(["tokens": phone, "data": ["alert": text(4500)]])
@@ -35,7 +35,7 @@ struct SizeTests {
         #expect(try excess(["tokens": phone, "data": ["alert": text(4000)]]) == nil)
     }
 
-    @Test("A language that fits is enough, and what each device adds does not count")
+    @Test("One language that fits is enough, and what each device adds does not count")
     func languages() throws {
         #expect(try excess(["data": ["alert": text(9000), "alert-fr": "court"]]) == nil)
         #expect(try excess(["data": ["alert": text(9000), "alert-fr": text(8000)]]) != nil)
@@ -44,7 +44,7 @@ struct SizeTests {
         #expect(try excess(["data": ["alert": .string(filled)]]) == nil)
     }
 
-    @Test("A rendering is asked for only where the bytes do not tell, numbers that grow counted")
+    @Test("A rendering is needed only if the bytes do not decide, with growing numbers counted")
     func doubts() throws {
         func isDoubtful(_ object: JSONObject) throws -> Bool {
             let request = try PushRequest.parse(object, now: Instant(seconds: 1_700_000_000))
@@ -61,7 +61,7 @@ struct SizeTests {
         #expect(try !isDoubtful(["tokens": windows, "data": ["alert": text(300)]]))
     }
 
-    @Test("More than four languages are not judged, nor what each device renders itself")
+    @Test("A push with more than four languages, or with values of each device, is not checked")
     func bounded() throws {
         var data: JSONObject = ["alert": text(9000)]
         for locale in ["fr", "de", "es", "it"] { data["alert-\(locale)"] = text(9000) }

@@ -9,14 +9,14 @@ import Testing
 
 @testable import PushProviders
 
-@Suite("A token endpoint that lets nothing through", .timeLimit(.minutes(1))) struct StalledTokens {
+@Suite("A stalled token endpoint", .timeLimit(.minutes(1))) struct StalledTokens {
     enum Stall: CaseIterable {
         case noSettings, noStreams, noWindow, noAnswer
     }
 
     private static let token = Array(#"{"access_token": "t1", "expires_in": 3600}"#.utf8)
 
-    /// The first connection stalls, the others grant.
+    /// Makes an endpoint whose first connection stalls and whose others grant.
     private static func script(
         _ stall: Stall
     ) -> @Sendable (FramePeer.Connection, FramePeer.Event) -> Void {
@@ -43,7 +43,7 @@ import Testing
         }
     }
 
-    @Test("Its connection is replaced after the first call that came to nothing")
+    @Test("A stalled connection is replaced after its first failed call")
     func replaced() async throws {
         for stall in Stall.allCases {
             try await FramePeer.run(Self.script(stall)) { peer, _ in
@@ -76,7 +76,7 @@ import Testing
                     let key = ProviderClients.Key(app: "a", provider: .fcm)
                     let first = try await bench.send(key, secret, try deliveries(.fcm, ["t"]))
                     #expect(first.map(\.outcome) == [.notSent], "\(stall)")
-                    // What the endpoint refused is not asked again within a second.
+                    // A refused request is not repeated within a second.
                     let granted = try await eventually("a token from another connection") {
                         let next = try await bench.send(key, secret, try deliveries(.fcm, ["t"]))
                         return next.map(\.outcome) == [.accepted] ? true : nil

@@ -6,8 +6,8 @@ import Testing
 
 @testable import PushProviders
 
-@Suite("Apple's provider token", .timeLimit(.minutes(1))) struct APNsTokens {
-    @Test("It is kept for 50 minutes, then signed anew")
+@Suite("APNs provider token", .timeLimit(.minutes(1))) struct APNsTokens {
+    @Test("A token is used for 50 minutes, then a new one is signed")
     func lifetime() {
         var rule = APNsTokenPolicy()
         #expect(rule.decision(at: 1000) == .sign)
@@ -20,14 +20,14 @@ import Testing
         #expect(rule.decision(at: 4001) == .use("b"))
     }
 
-    @Test("An expired one is replaced at once, but no more than once in 20 minutes")
+    @Test("An expired token is replaced at once, but no more than once in 20 minutes")
     func expired() {
         var rule = APNsTokenPolicy()
         rule.signed("a", at: 0)
         rule.expired("a", at: 10)
         #expect(rule.decision(at: 10) == .sign)
         rule.signed("b", at: 10)
-        // The answers to the other requests that carried the old one.
+        // These are answers to the other requests that had the old one.
         rule.expired("a", at: 11)
         #expect(rule.decision(at: 11) == .use("b"))
         // With a wrong clock the new one is called expired too.
@@ -37,7 +37,7 @@ import Testing
         #expect(rule.decision(at: 10 + 1200) == .sign)
     }
 
-    @Test("After TooManyProviderTokenUpdates none is signed for 20 minutes")
+    @Test("No token is signed for 20 minutes after TooManyProviderTokenUpdates")
     func tooManyUpdates() {
         var rule = APNsTokenPolicy()
         rule.signed("a", at: 0)
@@ -48,7 +48,7 @@ import Testing
         #expect(rule.decision(at: 2900 + 1200) == .sign)
     }
 
-    @Test("A clock that was set back signs anew instead of sending a time to come")
+    @Test("A clock that was set back signs a new token instead of sending a time in the future")
     func clockSetBack() {
         var rule = APNsTokenPolicy()
         rule.signed("a", at: 10_000)
@@ -56,7 +56,7 @@ import Testing
         #expect(rule.decision(at: 5000) == .sign)
     }
 
-    @Test("It says what Apple asks for, and its signature holds")
+    @Test("A token has the claims that Apple requires, and its signature is valid")
     func claims() throws {
         let key = try SigningKey.generateP256()
         let source = APNsTokenSource(key: key, keyID: "KEY1234567", teamID: "TEAM123456") {
@@ -74,7 +74,7 @@ import Testing
 @Suite("OAuth access tokens", .timeLimit(.minutes(1))) struct AccessTokens {
     let hour: Int64 = 3_600_000
 
-    @Test("One fetch for all who wait, and one ahead of the end while the old one serves")
+    @Test("All waiting calls share one fetch, and a renewal begins while the old token is used")
     func singleFlight() {
         var rule = AccessTokenPolicy()
         #expect(rule.decision(at: 0) == .waitAndFetch)
@@ -88,7 +88,7 @@ import Testing
         #expect(rule.decision(at: hour + 1) == .use("b"))
     }
 
-    @Test("A token past its end is waited for")
+    @Test("An expired token is waited for")
     func ended() {
         var rule = AccessTokenPolicy()
         _ = rule.decision(at: 0)
@@ -96,7 +96,7 @@ import Testing
         #expect(rule.decision(at: hour) == .waitAndFetch)
     }
 
-    @Test("A short-lived token is renewed at half its life, not without end")
+    @Test("A short-lived token is renewed at half its life, not continually")
     func shortLived() {
         var rule = AccessTokenPolicy()
         _ = rule.decision(at: 0)
@@ -105,7 +105,7 @@ import Testing
         #expect(rule.decision(at: 30_000) == .useAndFetch("a"))
     }
 
-    @Test("A refused grant is not asked for in a loop")
+    @Test("A refused grant is not retried in a loop")
     func refused() {
         var rule = AccessTokenPolicy()
         _ = rule.decision(at: 0)
@@ -115,7 +115,7 @@ import Testing
         #expect(rule.decision(at: 60_000) == .waitAndFetch)
     }
 
-    @Test("A silent endpoint is asked after 1, 2, 4 … 60 seconds, or when it said")
+    @Test("A silent endpoint is retried after 1, 2, 4 … 60 seconds, or at the time that it sets")
     func backoff() {
         var rule = AccessTokenPolicy()
         var time: Int64 = 0
@@ -138,7 +138,7 @@ import Testing
         #expect(rule.decision(at: time + 90_000) == .waitAndFetch)
     }
 
-    @Test("Numbers of an endpoint at every edge: what it says holds for a day at most")
+    @Test("An endpoint's number at any edge gives a token life of a day at most")
     func endpointsNumbers() {
         let day: Int64 = 86_400_000
         for number in [Int64.min, -1, 0, 1, 86_400, 86_401, .max / 1000, .max / 1000 + 1, .max] {
@@ -153,7 +153,7 @@ import Testing
         }
     }
 
-    @Test("A failed renewal ahead of time leaves the old token in use")
+    @Test("A failed early renewal leaves the old token in use")
     func failedAhead() {
         var rule = AccessTokenPolicy()
         _ = rule.decision(at: 0)
@@ -165,7 +165,7 @@ import Testing
         #expect(rule.decision(at: early + 1000) == .useAndFetch("a"))
     }
 
-    @Test("What the provider does not take is renewed, once a minute at most")
+    @Test("A token that the provider rejects is renewed, once a minute at most")
     func discarded() {
         var rule = AccessTokenPolicy()
         _ = rule.decision(at: 0)
@@ -180,7 +180,7 @@ import Testing
         #expect(rule.decision(at: 10 + 60_000) == .waitAndFetch)
     }
 
-    @Test("The endpoint's answers")
+    @Test("Each answer of the endpoint has its result")
     func answers() throws {
         let now = Instant(seconds: 0)
         func read(_ status: Int, _ body: String) -> Result<AccessTokenGrant, TokenRefusal> {
@@ -216,7 +216,7 @@ import Testing
     }
 }
 
-@Suite("A client's queue", .timeLimit(.minutes(1))) struct DeliveryQueues {
+@Suite("Notification queue of a client", .timeLimit(.minutes(1))) struct DeliveryQueues {
     private func notification(_ name: String, isUrgent: Bool = false) -> OutgoingNotification {
         OutgoingNotification(
             notificationID: name,
@@ -231,7 +231,7 @@ import Testing
         )
     }
 
-    @Test("Urgent ones overtake, each kind in its own order, also where one comes back")
+    @Test("Urgent notifications overtake, and each kind keeps its order, also after a return")
     func lanes() {
         let queue = NotificationQueue(limit: 1)
         var started: [Delivery] = []
@@ -250,7 +250,7 @@ import Testing
         #expect(answers.indices.count == 5 && queue.count == 0)
     }
 
-    @Test("It keeps the order, the bound, and every index exactly once")
+    @Test("The queue keeps the order, the bound, and every index exactly once")
     func bound() {
         let queue = NotificationQueue(limit: 2)
         var started: [Delivery] = []
@@ -263,7 +263,7 @@ import Testing
         #expect(queue.count == 5)
         queue.finish(started[1], ProviderAnswer(.accepted))
         #expect(started.map(\.notification.notificationID) == ["0", "1", "2"])
-        // Back to the front: before those who never were.
+        // It returns to the front, before those that were never started.
         queue.requeue(started[0])
         #expect(started.last?.notification.notificationID == "0")
         queue.limit = 10
@@ -273,7 +273,7 @@ import Testing
         #expect(queue.count == 0 && emptied == 1)
     }
 
-    @Test("Deliveries that end at once do not pile up on the stack")
+    @Test("Deliveries that end at once do not grow the stack")
     func immediate() {
         let queue = NotificationQueue(limit: 1)
         queue.start = { [unowned queue] in queue.finish($0, ProviderAnswer(.rejected)) }
@@ -283,7 +283,7 @@ import Testing
         #expect(queue.count == 0)
     }
 
-    @Test("What was not started can be dropped")
+    @Test("Notifications that were not started can be dropped")
     func drop() {
         let queue = NotificationQueue(limit: 1)
         var started: [Delivery] = []
@@ -297,8 +297,8 @@ import Testing
     }
 }
 
-@Suite("The time that a batch has left", .timeLimit(.minutes(1))) struct BatchTimes {
-    @Test("Who waited for a token so long that little is left still waits a quarter for the answer")
+@Suite("The remaining time of a batch", .timeLimit(.minutes(1))) struct BatchTimes {
+    @Test("A batch that waited long for a token still waits a quarter of its time for the answer")
     func quarter() {
         let before = ContinuousClock.now
         let batch = DeliveryBatch([], round: 0, timeout: .seconds(40)) { _, _ in }

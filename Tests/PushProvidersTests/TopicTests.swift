@@ -4,7 +4,7 @@ import Testing
 
 @testable import PushProviders
 
-@Suite("A push to an audience topic", .timeLimit(.minutes(1)))
+@Suite("Pushes to an audience topic", .timeLimit(.minutes(1)))
 struct TopicTests {
     private func request(_ fields: JSONObject) throws -> PushRequest {
         var object = fields
@@ -27,7 +27,7 @@ struct TopicTests {
         return try JSONValue.parse(FCMRequest.body(notification, at: now))
     }
 
-    @Test("is one message of FCM's to the topic, and names no token")
+    @Test("A topic push is one FCM message to the topic and has no token")
     func message() throws {
         let data: JSONValue = ["CONFIG_STATE": "STALE"]
         let silent = try payload(["native": ["fcm": ["message": ["data": data]]]])
@@ -47,7 +47,7 @@ struct TopicTests {
         #expect(message?["android"]?["ttl"] == "60s")
     }
 
-    @Test("has FCM's lower limit there, to the byte")
+    @Test("A topic push has FCM's lower limit, to the byte")
     func limit() throws {
         func message(_ count: Int) -> JSONObject {
             let text = JSONValue.string(String(repeating: "x", count: count))
@@ -59,7 +59,7 @@ struct TopicTests {
         }
     }
 
-    @Test("Only what says the same on every repeat is sent again where no answer came")
+    @Test("An unanswered topic push is sent again only if every repeat is the same")
     func repeats() throws {
         let silent: JSONObject = ["native": ["fcm": ["message": ["data": ["a": "b"]]]]]
         #expect(try !payload(silent).repeatOverwrites)

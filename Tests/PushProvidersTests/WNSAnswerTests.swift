@@ -7,7 +7,7 @@ import Testing
 
 private let now = Instant(seconds: 1_700_000_000)
 
-@Suite("WNS' answers mean what it says they do", .timeLimit(.minutes(1))) struct WNSAnswers {
+@Suite("Answers of WNS", .timeLimit(.minutes(1))) struct WNSAnswers {
     struct Row: CustomTestStringConvertible {
         var status: Int
         var headers: [HTTPField] = []
@@ -66,7 +66,7 @@ private let now = Instant(seconds: 1_700_000_000)
         Row(status: 302, outcome: .misconfigured),
     ]
 
-    @Test("Every row of the table", arguments: rows)
+    @Test("Each answer of the table has its outcome", arguments: rows)
     func row(_ row: Row) {
         let response = HTTPResponse(
             status: row.status,

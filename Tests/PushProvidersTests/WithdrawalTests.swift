@@ -9,7 +9,7 @@ import Testing
 
 @testable import PushProviders
 
-@Suite("Lanes and withdrawal", .timeLimit(.minutes(1))) struct LanesAndWithdrawal {
+@Suite("Lanes and withdrawal of notifications", .timeLimit(.minutes(1))) struct LanesAndWithdrawal {
     private let apns = ProviderClients.Key(
         app: "shop",
         provider: .apns,
@@ -37,7 +37,7 @@ import Testing
         ]
     }
 
-    @Test("What is for one device overtakes a broadcast; what waits can be called back")
+    @Test("A notification for one device overtakes a broadcast, and waiting ones can be withdrawn")
     func lanes() async throws {
         let secret = try Self.secret()
         let gate = Gate()
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    @Test("What is called back was not sent, and is not sent later")
+    @Test("A withdrawn notification was not sent, and is not sent later")
     func sent() async throws {
         let secret = try Self.secret()
         let gate = Gate()
@@ -79,13 +79,13 @@ import Testing
             let all = try await eventually("all") { answers.all(30) }
             #expect(all.dropFirst().allSatisfy { $0.outcome == .notSent })
             #expect(all.dropFirst().allSatisfy { $0.reason == "withdrawn" })
-            // Nor is the one that was out repeated with a new token.
+            // A request in flight is not repeated with a new token either.
             #expect(all[0].outcome == .notSent && all[0].status == 403)
             #expect(bench.server.received.count == 1)
         }
     }
 
-    @Test("What waits for an access token is called back too")
+    @Test("A notification that waits for an access token is withdrawn too")
     func token() async throws {
         let gate = Gate()
         try await Bench.run { request in
@@ -111,7 +111,7 @@ import Testing
         }
     }
 
-    @Test("What waits for a connection is called back")
+    @Test("A notification that waits for a connection is withdrawn")
     func connection() async throws {
         let gate = Gate()
         try await Bench.run(change: { $0.wnsConnections = 1 }) { request in
