@@ -65,7 +65,7 @@ struct AWSSignatureTests {
         ),
     ]
 
-    @Test("What botocore signs verifies, with its secret alone", arguments: vectors)
+    @Test("A signature of botocore is valid, with its secret alone", arguments: vectors)
     func verifies(_ signed: Signed) throws {
         let signature = try #require(AWSSignature(try signed.request))
         #expect(signature.accessKey == "bells:master")
@@ -74,7 +74,7 @@ struct AWSSignatureTests {
         #expect(!signature.isSigned(by: ""))
     }
 
-    @Test("A blank that came as + is signed as %20: AWS' SDK for Java 1 does so")
+    @Test("A space sent as + is signed as %20, as AWS' SDK for Java 1 does")
     func blank() throws {
         let path =
             "/identitypools/us-east-1%3A177a950c-2c08-43f0-9983-287270000001/identi"
@@ -111,7 +111,7 @@ struct AWSSignatureTests {
         }
     }
 
-    @Test("With anything changed that was signed it does not", arguments: vectors)
+    @Test("A signature is invalid if anything changed that was signed", arguments: vectors)
     func changed(_ signed: Signed) throws {
         var others: [Signed] = []
         func other(_ change: (inout Signed) -> Void) {
@@ -134,7 +134,7 @@ struct AWSSignatureTests {
         }
     }
 
-    @Test("What does not sign enough, or for another service, is no signature")
+    @Test("A signature that covers too little, or is for another service, is refused")
     func refused() throws {
         var signed = Self.vectors[0]
         signed.names = "x-amz-date"
@@ -164,7 +164,7 @@ struct AWSSignatureTests {
     }
 
     @Test(
-        "A header that holds no credentials of its form is none",
+        "A header without credentials of its form is not a signature",
         arguments: [
             "", "AWS4-HMAC-SHA256", "Basic YTpi", "AWS4-HMAC-SHA256 Credential=a/b, Signature=c",
             "AWS4-HMAC-SHA256 Credential=\(AWSSignatureTests.scope), SignedHeaders=host, Signature=",
@@ -177,7 +177,7 @@ struct AWSSignatureTests {
         #expect(AWSSignature(try HTTPServerRequest(.get, Self.pool, headers: headers)) == nil)
     }
 
-    @Test("It holds for five minutes, by a clock that is ahead or behind")
+    @Test("A signature is valid for five minutes, by a clock that is ahead or behind")
     func time() throws {
         let signature = try #require(AWSSignature(try Self.vectors[0].request))
         let made = try #require(Instant(iso8601: "2026-11-24T13:00:00Z"))

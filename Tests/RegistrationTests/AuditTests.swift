@@ -3,9 +3,9 @@ import Testing
 
 @testable import Registration
 
-@Suite("What the audit says of a request", .timeLimit(.minutes(1)))
+@Suite("Audit entries of a request", .timeLimit(.minutes(1)))
 struct AuditTests {
-    @Test("A call to Parse's surface is its method, its class and its id, whatever its path")
+    @Test("A call to Parse's surface is recorded as its method, class and id, whatever its path")
     func parseActions() throws {
         for (method, path, action, id) in [
             (.get, ["classes", "_Installation"], "GET /parse/classes/_Installation", nil),

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Registration
 
-@Suite("What an app key may ask of others by a push", .timeLimit(.minutes(1)))
+@Suite("Queries that an app key may make by a push", .timeLimit(.minutes(1)))
 struct CallerTests {
     private func caller(_ rights: CallerRights, _ settings: String...) throws -> Caller {
         var stored: JSONObject = [:]
@@ -22,7 +22,7 @@ struct CallerTests {
         return Caller(app: app, rights: rights)
     }
 
-    /// Why a push to this audience is refused; `nil` where it is taken.
+    /// Returns why a push to this audience is refused; `nil` if it is accepted.
     private func refusal(_ audience: String, of caller: Caller) throws -> ObjectError? {
         var body = try JSONValue.parse(audience).object ?? [:]
         body["data"] = ["alert": "Ding"]
@@ -46,7 +46,7 @@ struct CallerTests {
         """,
     ]
 
-    @Test("Hidden fields are the master key's alone, whatever the app's settings")
+    @Test("Only the master key may query hidden fields, whatever the app's settings")
     func hiddenFieldsAreRefused() throws {
         let clients = [try caller(.client), try caller(.client, "client-find=on")]
         for audience in Self.hidden {
@@ -58,7 +58,7 @@ struct CallerTests {
         }
     }
 
-    @Test("Sub-queries are for those who may find objects; what a sender's SDK asks is for all")
+    @Test("Sub-queries need permission to find objects, and a sender's own SDK queries do not")
     func ordinaryFieldsAreAsked() throws {
         let query = #"{"where":{"owner":{"$inQuery":{"className":"_User","where":{"city":"x"}}}}}"#
         #expect(try refusal(query, of: caller(.client))?.code == 119)

@@ -41,7 +41,7 @@ struct CognitoTests {
         }
     }
 
-    @Test("A token with any character changed, or none, is refused")
+    @Test("A missing token, or one with any changed character, is refused")
     func altered() throws {
         let tokens = try Self.tokens("a")
         let token = tokens.session(of: dataset, at: now)
@@ -59,7 +59,7 @@ struct CognitoTests {
         }
     }
 
-    @Test("A page's token is none of a session's, nor of another list's")
+    @Test("A page token is not valid for a session, nor for another list")
     func pages() throws {
         let tokens = try Self.tokens("a")
         let cursor = SyncCursor(syncCount: 7, key: "ключ")
@@ -74,7 +74,7 @@ struct CognitoTests {
         #expect(throws: CognitoError.self) { try tokens.name(token, of: ["shop", "p:1"]) }
     }
 
-    @Test("Names of applications and roles are those of the service's model")
+    @Test("Names of applications and roles follow the service's model")
     func names() {
         for name in ["arn:aws:sns:us-east-1:1:app/APNS_SANDBOX/com.example-x_1"] {
             #expect(AWSName.isApplication(name))
@@ -92,7 +92,9 @@ struct CognitoTests {
         }
     }
 
-    @Test("A device's id is of its pool, identity, platform and token, whatever the token's case")
+    @Test(
+        "A device's id depends on its pool, identity, platform and token, but not the token's case"
+    )
     func devices() throws {
         func id(_ identity: String, _ platform: SyncPlatform, _ token: String) throws -> String {
             let owner = SyncIdentity(pool: "p:1", app: "shop", identity: identity)

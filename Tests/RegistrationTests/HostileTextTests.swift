@@ -8,12 +8,12 @@ import Testing
 
 @testable import Registration
 
-@Suite("Texts that a stranger chose", .timeLimit(.minutes(1)), .serialized)
+@Suite("Hostile strings", .timeLimit(.minutes(1)), .serialized)
 struct HostileTextTests {
     private let nfc = "caf\u{e9}"
     private let nfd = "cafe\u{301}"
 
-    @Test("A save of a thousand fields whose names are equivalent costs what any thousand cost")
+    @Test("A save of a thousand fields with equivalent names costs as much as any thousand")
     func equivalentFields() {
         func body(_ keys: [String]) -> JSONObject { JSONObject(keys.map { ($0, 1) }) }
         let (dear, cheap) = (
@@ -26,7 +26,7 @@ struct HostileTextTests {
         #expect(ratio < 20)
     }
 
-    @Test("AddUnique and Remove take equivalent texts for two, few of them and many")
+    @Test("AddUnique and Remove treat equivalent strings as two, in short lists and long ones")
     func operations() throws {
         for others in [0, 40] {
             let more = (0..<others).map { JSONValue.string("\($0)") }
@@ -46,13 +46,13 @@ struct HostileTextTests {
         }
     }
 
-    @Test("More values than a body may hold are refused by the surface's own error")
+    @Test("More values than a body may have are refused with the surface's own error")
     func values() throws {
         let many = Array(("[" + String(repeating: "[],", count: BodyLimits.values) + "[]]").utf8)
         #expect { try LeanCloudCall.parse(many, forMaster: true) } throws: { error in
             (error as? ObjectError)?.code == 107
         }
-        // Whoever has the app key alone has a tenth of that.
+        // A caller with only the app key may have a tenth of that.
         let few = Array(
             ("[" + String(repeating: "[],", count: BodyLimits.valuesOfClients) + "[]]").utf8
         )
@@ -69,7 +69,9 @@ struct HostileTextTests {
         }
     }
 
-    @Test("Headers that say who calls leave the body unread; a form is searched for that alone")
+    @Test(
+        "Headers with the caller leave the body unread, and a form is searched only for the caller"
+    )
     func proofBeforeWork() throws {
         let broken = Array("{".utf8)
         let named = try HTTPServerRequest(
@@ -93,7 +95,7 @@ struct HostileTextTests {
         #expect(try LeanCloudRequest.credential(of: leanCloud) { _ in searches += 1 }.app == "shop")
         #expect(searches == 1)
     }
-    @Test("A stranger's compressed form is inflated to a bound, and not at all beyond his failures")
+    @Test("An unauthenticated compressed form is inflated to a bound, and not after many failures")
     func compressedForms() throws {
         func form(_ extra: Int) throws -> HTTPServerRequest {
             let body: JSONValue = [
@@ -117,7 +119,7 @@ struct HostileTextTests {
         #expect(throws: Refusal.unauthorized) {
             try LeanCloudRequest.credential(of: large) { told.append($0) }
         }
-        // However few bytes it is sent in.
+        // The bound does not depend on how few bytes are sent.
         #expect(told == [bound, bound, bound, bound])
     }
 }

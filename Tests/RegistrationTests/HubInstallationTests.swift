@@ -4,7 +4,7 @@ import Testing
 
 @testable import Registration
 
-@Suite("Azure's installations", .timeLimit(.minutes(1)))
+@Suite("Azure installations", .timeLimit(.minutes(1)))
 struct HubInstallationTests {
     private static let whole: JSONObject = [
         "installationId": "i1", "platform": "APNS", "pushChannel": "ABCDEF", "userId": "u@x",
@@ -31,7 +31,7 @@ struct HubInstallationTests {
         return installation
     }
 
-    @Test("What was put is read back, each template with its own name among its tags")
+    @Test("An installation is read back as it was put, each template's name among its tags")
     func roundTrip() throws {
         let installation = try kept(HubInstallation(Self.whole, id: "i1"))
         #expect(installation.platform == .apns)
@@ -55,7 +55,7 @@ struct HubInstallationTests {
         #expect(installation.fields["_azure"]?["templates"]?["t$1"]?["name"] == "t.1")
     }
 
-    @Test("What was not set is left out")
+    @Test("A field that was not set is left out")
     func absent() throws {
         let body: JSONObject = [
             "installationId": "i", "platform": "fcmV1", "pushChannel": "token", "tags": .null,
@@ -69,7 +69,7 @@ struct HubInstallationTests {
         )
     }
 
-    @Test("A platform that no provider of ours reaches is kept without a route")
+    @Test("A platform without a provider of ours is stored without a route")
     func unreached() throws {
         let channel: JSONValue = ["endpoint": "https://push.example/1", "p256dh": "p", "auth": "a"]
         let body: JSONObject = [
@@ -81,7 +81,7 @@ struct HubInstallationTests {
         #expect(HubInstallation(installation).object(isExpired: false)["pushChannel"] == channel)
     }
 
-    @Test("Tags that Azure alone takes stay where LeanCloud's surface saves something else")
+    @Test("Tags that only Azure accepts stay when LeanCloud's surface saves another field")
     func otherSurface() throws {
         var installation = try kept(HubInstallation(Self.whole, id: "i1"))
         var object = installation.object
@@ -96,7 +96,7 @@ struct HubInstallationTests {
     }
 
     @Test(
-        "What an installation cannot be without, or cannot be, is refused",
+        "A missing or invalid required field of an installation is refused",
         arguments: [
             ["platform": "apns", "pushChannel": "a"],
             ["installationId": "j", "platform": "apns", "pushChannel": "a"],
@@ -133,7 +133,7 @@ struct HubInstallationTests {
         #expect(throws: AzureError.self) { try HubInstallation(body, id: "i") }
     }
 
-    @Test("A template's expiry without a zone is kept in UTC; a refused header is named")
+    @Test("A template's expiry without a zone is stored in UTC, and a refused header is named")
     func templates() throws {
         func body(_ template: JSONValue) -> JSONObject {
             [
@@ -173,7 +173,7 @@ struct HubInstallationTests {
         #expect(throws: AzureError.self) { try HubInstallation(body(101), id: "i") }
     }
 
-    @Test("A tag that no expression could name is refused, but for what another surface kept")
+    @Test("A tag that an expression cannot name is refused, unless another surface stored it")
     func unusableTags() throws {
         func body(_ tag: String) -> JSONObject {
             [
@@ -191,7 +191,7 @@ struct HubInstallationTests {
         #expect(try patch.applied(to: kept).channel.tags == ["", "b"])
     }
 
-    @Test("60 tags, not 61")
+    @Test("An installation has at most 60 tags")
     func tagBound() throws {
         func body(_ count: Int) -> JSONObject {
             [
@@ -210,7 +210,7 @@ struct HubInstallationTests {
             .object(isExpired: false)
     }
 
-    @Test("Tags are joined, replaced and removed by their text")
+    @Test("Tags are added, replaced and removed by their text")
     func tags() throws {
         func tags(_ operations: JSONValue...) throws -> JSONValue? {
             try patched(.array(operations))["tags"]
@@ -234,7 +234,7 @@ struct HubInstallationTests {
         )
     }
 
-    @Test("An addition at the end of the list is one more tag, and none is called -")
+    @Test("An addition at the end of the list adds a tag, and does not name it -")
     func appendedTags() throws {
         let kept = try HubInstallation(
             [
@@ -252,7 +252,8 @@ struct HubInstallationTests {
         }
         let added: JSONValue = ["op": "add", "path": "/templates/t/tags/-", "value": "y"]
         #expect(try channel(added).template("t")?.tags == ["x", "y"])
-        // Elsewhere a tag in the path is meant by its text; so is one of that name, to be taken away.
+        // In other positions a tag in the path is meant by its text; so is one of that name, to be
+        // removed.
         let named: JSONValue = ["op": "add", "path": "/tags/vip"]
         #expect(try channel(named).tags == ["news", "vip"])
         let wrong: JSONValue = ["op": "add", "path": "/tags", "value": "-"]

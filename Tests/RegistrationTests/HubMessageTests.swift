@@ -5,13 +5,13 @@ import Testing
 
 @testable import Registration
 
-@Suite("Azure's sends", .timeLimit(.minutes(1)))
+@Suite("Azure sends", .timeLimit(.minutes(1)))
 struct HubMessageTests {
     private func message(_ headers: HTTPHeaders, _ body: String) throws -> HubMessage {
         try HubMessage(headers, body: Array(body.utf8))
     }
 
-    @Test("Each format becomes its provider's own message, its headers with it")
+    @Test("Each format becomes its provider's own message, with its headers")
     func formats() throws {
         let apple = try message(
             [
@@ -91,7 +91,7 @@ struct HubMessageTests {
             ("12/25/2026 12:30:00 AM", "2026-12-25T00:30:00.000Z"),
             ("2026-12-25T06:30:00", "2026-12-25T06:30:00.000Z"),
             ("2026-12-25T06:30:00+02:00", "2026-12-25T04:30:00.000Z"),
-            // At 14:35 Java's SDK means the afternoon, and writes no AM or PM.
+            // Java's SDK means the afternoon at 14:35, and writes neither AM nor PM.
             ("11/25/2026 02:40:00", "2026-11-25T14:40:00.000Z"),
             ("11/25/2026 02:30:00", "2026-11-25T02:30:00.000Z"),
             ("11/26/2026 02:35:53", "2026-11-26T02:35:53.000Z"),
@@ -114,7 +114,7 @@ struct HubMessageTests {
     }
 
     @Test(
-        "A send without a format is of the push service whose headers or payload it has",
+        "A send without a format gets its push service from its headers or payload",
         arguments: [
             ("apns-push-type", "alert", #"{"aps":{}}"#, HubMessage.Format.apple),
             ("X-Apns-Priority", "5", #"{"aps":{}}"#, .apple),
@@ -146,7 +146,7 @@ struct HubMessageTests {
     }
 
     @Test(
-        "A body in ISO-8859-1 becomes UTF-8, with a declaration that agrees",
+        "A body in ISO-8859-1 becomes UTF-8, with a matching declaration",
         arguments: [
             ("application/xml; charset=ISO-8859-1", "<toast>caf", "<toast>caf"),
             ("application/xml;charset=\"latin1\"", "<toast>caf", "<toast>caf"),
@@ -179,7 +179,7 @@ struct HubMessageTests {
         )
     }
 
-    @Test("A body that is neither UTF-8 nor in the charset of its label is 400; UTF-8 stays UTF-8")
+    @Test("A body that is neither UTF-8 nor in its declared charset is 400, and UTF-8 stays UTF-8")
     func charsets() throws {
         let headers: HTTPHeaders = [
             "ServiceBusNotification-Format": "windows", "X-WNS-Type": "wns/toast",
@@ -201,7 +201,7 @@ struct HubMessageTests {
         )
     }
 
-    @Test("A legacy message of FCM's becomes the v1 message that says the same")
+    @Test("A legacy FCM message becomes the v1 message with the same meaning")
     func legacy() throws {
         let sent = try message(
             ["ServiceBusNotification-Format": "gcm"],
@@ -228,7 +228,7 @@ struct HubMessageTests {
     }
 
     @Test(
-        "What cannot be sent is refused by name",
+        "A message that cannot be sent is refused by name",
         arguments: [
             ("", "{}", 400), ("amiga", "{}", 400), ("adm", "{}", 501), ("browser", "{}", 501),
             ("apple", "[]", 400), ("apple", "{", 400), ("gcm", #"{"to":"x"}"#, 400),
@@ -244,7 +244,7 @@ struct HubMessageTests {
         #expect(error?.status == status)
     }
 
-    @Test("A template send is one push for each name that the app's devices hold")
+    @Test("A template send is one push for each template name of the app's devices")
     func templates() throws {
         let sent = try message(["ServiceBusNotification-Format": "template"], #"{"M":"hi"}"#)
         let requests = sent.requests(to: .tags("vip"), at: nil, templates: ["a.b", "c"])
@@ -273,7 +273,7 @@ struct HubMessageTests {
         + "Content-Disposition: inline; name=devices\r\n\r\n[\"aa\",\"bb\"]\r\n--nh-boundary-1--"
 
     @Test(
-        "The boundary is found however it is written",
+        "The boundary is found in every notation",
         arguments: [
             #"multipart/mixed; boundary = "nh-boundary-1""#,
             #"multipart/mixed; boundary="nh-boundary-1""#,
@@ -297,7 +297,7 @@ struct HubMessageTests {
         #expect(try MultipartBody.parse(bare, contentType: contentType).count == 2)
     }
 
-    @Test("What is no multipart body is refused, whatever it is")
+    @Test("A body that is not multipart is refused, whatever it is")
     func malformedBatches() {
         let type = "multipart/mixed; boundary=b"
         for (body, type) in [

@@ -18,7 +18,7 @@ struct HubOutcomeTests {
         )
     }
 
-    @Test("What Carillon refused itself is told by its code, with or without a detail")
+    @Test("A refusal of Carillon's own is reported by its code, with or without a detail")
     func local() {
         #expect(outcome("the payload is too large: 9000 bytes of at most 4096") == .invalidSize)
         #expect(outcome("the device's template has expired") == .dropped)
@@ -30,7 +30,7 @@ struct HubOutcomeTests {
         #expect(outcome("channel host not allowed") == .badChannel)
     }
 
-    @Test("Words in a reason about the message decide nothing")
+    @Test("The text of a provider's reason has no influence on the outcome")
     func words() {
         for reason in [
             "data.key must be a text", "the device's template: credential is missing",

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Registration
 
-@Suite("Azure's registrations", .timeLimit(.minutes(1)))
+@Suite("Azure registrations", .timeLimit(.minutes(1)))
 struct HubRegistrationTests {
     private func entry(_ name: String, _ inner: String) -> [UInt8] {
         Array(
@@ -34,7 +34,7 @@ struct HubRegistrationTests {
         return installation
     }
 
-    @Test("What XML 1.0 cannot hold is replaced, in a section as in a text")
+    @Test("Characters that XML 1.0 does not allow are replaced, in a CDATA section as in text")
     func representable() {
         #expect(
             AzureXML.representable("a\u{1}\u{FFFF}\u{FFFE}\t<&") == "a\u{FFFD}\u{FFFD}\u{FFFD}\t<&"
@@ -42,7 +42,7 @@ struct HubRegistrationTests {
         #expect(AzureXML.escaped("\u{1}<\t") == "\u{FFFD}&lt;&#9;")
     }
 
-    @Test("A native description is read, stored and shown again, its elements in .NET's order")
+    @Test("A native description is read, stored and returned, its elements in .NET's order")
     func native() throws {
         let wanted = try read(
             "AppleRegistrationDescription",
@@ -68,7 +68,7 @@ struct HubRegistrationTests {
     }
 
     @Test(
-        "A template description of each platform comes back as it was",
+        "A template description of each platform is returned unchanged",
         arguments: [
             (
                 "Apple",
@@ -106,7 +106,7 @@ struct HubRegistrationTests {
         let wanted = try read(name, "<Tags>a</Tags>" + inner)
         #expect(wanted.registration?.isTemplate == true)
         let stored = try kept(wanted)
-        // A send finds it by the one name, which is no tag.
+        // A send finds it by this name only, which is not a tag.
         #expect(stored.fields["_azure"]?["templateNames"] == ["registration"])
         #expect(stored.fields["_azure"]?["templates"]?["registration"]?["tags"] == [])
         let shown = HubRegistrationEntry.entries(of: stored)
@@ -115,7 +115,7 @@ struct HubRegistrationTests {
     }
 
     @Test(
-        "What is no registration is refused",
+        "An invalid registration is refused",
         arguments: [
             ("AppleRegistrationDescription", "", 400),
             ("AppleRegistrationDescription", "<DeviceToken>AB</DeviceToken><Tags>a b</Tags>", 400),
@@ -138,7 +138,7 @@ struct HubRegistrationTests {
         #expect(error?.status == status)
     }
 
-    @Test("An installation is shown as itself and as each of its templates")
+    @Test("An installation is listed as itself and as each of its templates")
     func installations() throws {
         let stored = try kept(
             HubInstallation(
@@ -209,7 +209,7 @@ struct HubRegistrationTests {
         #expect(throws: AzureError.self) { try RegistrationFilter(text) }
     }
 
-    @Test("A place in a list travels as a token, and nothing else is one")
+    @Test("A position in a list is sent as a token, and any other text is refused")
     func places() throws {
         let place = ListPlace(objectID: "abc", skipped: 3)
         #expect(try ListPlace(token: place.token) == place)

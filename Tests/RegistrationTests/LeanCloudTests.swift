@@ -10,7 +10,7 @@ struct FieldChangesTests {
         "half": 1.7e308,
     ]
 
-    @Test("Plain values replace, keys that are not named stay")
+    @Test("Plain values replace, and keys that are not named stay")
     func plainValuesReplace() throws {
         let body: JSONObject = [
             "name": "m", "objectId": "stolen", "_azure": ["templates": [:]], "_azure.platform": "x",
@@ -23,7 +23,7 @@ struct FieldChangesTests {
         #expect(changes.changed == ["name"])
     }
 
-    @Test("Operations work on what is there, and on nothing as LeanCloud's do")
+    @Test("Operations apply to the stored value, and to a missing one as in LeanCloud")
     func operations() throws {
         let changes = try FieldChanges(
             [
@@ -48,7 +48,7 @@ struct FieldChangesTests {
         #expect(changes.results["name"] == nil)
     }
 
-    @Test("Long lists of an operation are joined at once, whatever the order of their members")
+    @Test("Long lists of an operation are joined in one pass, whatever the order of their members")
     func longLists() throws {
         let many = (0..<100_000).map { JSONValue($0) }
         let body: JSONObject = [
@@ -101,7 +101,7 @@ struct FieldChangesTests {
     }
 
     @Test(
-        "A change that cannot be made is refused by its key",
+        "An invalid change is refused by its key",
         arguments: [
             (["name": ["__op": "Increment"]], 111, "name"),
             (["badge": ["__op": "Add", "objects": [1]]], 111, "badge"),

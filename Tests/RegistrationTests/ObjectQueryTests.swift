@@ -14,7 +14,7 @@ struct KeySelectionTests {
         "profile": ["city": "x", "street": "y"],
     ]
 
-    @Test("Named keys alone are answered, beside the id and the times; dots reach into objects")
+    @Test("Only named keys are returned, with the id and the times, and dots reach into objects")
     func included() throws {
         let selection = try KeySelection("name, profile.city,missing")
         #expect(
@@ -25,7 +25,7 @@ struct KeySelectionTests {
         )
     }
 
-    @Test("A key with - before it is left out, but for the id")
+    @Test("A key with - before it is left out, except the id")
     func excluded() throws {
         let selection = try KeySelection("-secret,-profile.street,-objectId")
         var expected = object
@@ -34,7 +34,7 @@ struct KeySelectionTests {
         #expect(selection.apply(to: object) == expected)
     }
 
-    @Test("No keys are all keys; a key that is no name is refused by 105")
+    @Test("An empty list of keys means all keys, and an invalid key name is refused by 105")
     func edges() throws {
         #expect(try KeySelection("").apply(to: object) == object)
         let error = #expect(throws: WhereError.self) { try KeySelection("$a") }
@@ -52,7 +52,7 @@ struct LeanCloudCallTests {
     }
 
     @Test(
-        "A limit outside of 1 to 1000 is 100, and 0 only counts",
+        "A limit outside of 1 to 1000 becomes 100, and 0 only counts",
         arguments: [
             (["limit": "5"], 5), (["limit": 7], 7), ([:], 100), (["limit": "0"], 100),
             (["limit": "1001"], 100), (["limit": "-3"], 100),
@@ -77,7 +77,7 @@ struct LeanCloudCallTests {
     }
 
     @Test(
-        "A parameter that cannot be read is refused, not ignored",
+        "An unreadable parameter is refused, not ignored",
         arguments: [
             (["where": "{"], 107), (["where": "{\"a\":{\"$foo\":1}}"], 102),
             (["order": "$x"], 105), (["skip": "many"], 107),
@@ -93,7 +93,7 @@ struct LeanCloudCallTests {
 
 @Suite(.timeLimit(.minutes(1)))
 struct BatchItemTests {
-    @Test("An item has its path's query and its params as parameters, and keeps its body")
+    @Test("An item's parameters are its path's query and its params, and its body is unchanged")
     func wholeItem() throws {
         let item = try BatchItem([
             "method": "PUT", "path": "/1.1/classes/_Installation/abc?new=true",
@@ -106,7 +106,7 @@ struct BatchItemTests {
     }
 
     @Test(
-        "What is no request of this surface is refused",
+        "An invalid batch item is refused",
         arguments: [
             [:], ["method": "GET"], ["method": "FETCH", "path": "/1.1/date"],
             ["method": "GET", "path": "1.1/date"], ["method": "GET", "path": "/parse/x"],
@@ -119,7 +119,7 @@ struct BatchItemTests {
         #expect(error?.code == 107)
     }
 
-    @Test("A route is found by its segments, ids joined by commas among them")
+    @Test("A route is found by its segments, including ids joined by commas")
     func matching() {
         let route = LeanCloudRoute(.delete, "classes/_User/:id") { _ in .empty }
         #expect(route.match(["classes", "_User", "a,b"]) == ["id": "a,b"])
@@ -142,7 +142,7 @@ struct ScanCursorTests {
         )
     }
 
-    @Test("A cursor leads on from where it was made, for ten minutes")
+    @Test("A cursor continues from where it was made, for ten minutes")
     func roundTrip() throws {
         let text = cursor.text
         #expect(try ScanCursor(text, of: "_User", by: "objectId", now: now) == cursor)
@@ -169,7 +169,7 @@ struct ScanCursorTests {
 @Suite(.timeLimit(.minutes(1)))
 struct TypedValueTests {
     @Test(
-        "A typed value that is malformed is refused by its key and LeanCloud's code",
+        "A malformed typed value is refused by its key and LeanCloud's code",
         arguments: [
             (["__type": "GeoPoint", "latitude": 91, "longitude": 0], 302),
             (["__type": "GeoPoint", "latitude": 1], 111),
@@ -187,7 +187,7 @@ struct TypedValueTests {
         #expect(error?.description.contains("key") == true)
     }
 
-    @Test("Typed values are kept as they came")
+    @Test("Typed values are stored unchanged")
     func kept() throws {
         let body: JSONObject = [
             "at": ["__type": "Date", "iso": "2026-11-20T21:04:05.123Z"],
@@ -238,7 +238,7 @@ struct LeanCloudFormTests {
         #expect(body == ["badge": 0])
     }
 
-    @Test("A form without a key, and one of an unknown method, is refused")
+    @Test("A form without a key, or with an unknown method, is refused")
     func refused() throws {
         #expect(throws: Refusal.unauthorized) {
             try LeanCloudRequest.credential(
@@ -258,7 +258,7 @@ struct LeanCloudFormTests {
 @Suite(.timeLimit(.minutes(1)))
 struct HiddenFieldsTests {
     @Test(
-        "What the app key does not show it does not answer questions for, however deep",
+        "An app key cannot query hidden fields, at any depth",
         arguments: [
             ("_User", ["email": "a"]), ("_User", ["$or": [["x": 1], ["email.x": ["$gt": "a"]]]]),
             ("_Installation", ["owner": ["$inQuery": ["mobilePhoneNumber": ["$regex": "^1"]]]]),

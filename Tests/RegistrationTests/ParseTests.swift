@@ -4,9 +4,9 @@ import PushCore
 import Registration
 import Testing
 
-@Suite("Parse's two forms of a call", .timeLimit(.minutes(1)))
+@Suite("Parse calls by headers and by body", .timeLimit(.minutes(1)))
 struct ParseCallTests {
-    /// A call, with what its surface reads first.
+    /// A call, with the fields that its surface reads first.
     @dynamicMemberLookup
     private struct Read {
         let call: ParseCall
@@ -36,7 +36,7 @@ struct ParseCallTests {
         )
     }
 
-    @Test("A REST client says who it is by headers, under any of Parse's key names")
+    @Test("A REST client authenticates by headers, under any of Parse's key names")
     func headers() throws {
         for name in [
             "X-Parse-REST-API-Key", "X-Parse-Client-Key", "X-Parse-Javascript-Key",
@@ -61,7 +61,7 @@ struct ParseCallTests {
         }
     }
 
-    @Test("Parse's package says all of it in the body of a POST, whatever the body's type")
+    @Test("Parse's package sends all of it in the body of a POST, whatever the body's type")
     func body() throws {
         let call = try call(
             .post,
@@ -89,7 +89,7 @@ struct ParseCallTests {
         #expect(master.parameters == ["channels": ["a"]])
     }
 
-    @Test("Headers win over the body, and only a POST can mean another method")
+    @Test("Headers take precedence over the body, and only a POST can mean another method")
     func precedence() throws {
         let call = try call(
             .put,
@@ -103,14 +103,14 @@ struct ParseCallTests {
         #expect(call.parameters == ["x": 1])
     }
 
-    @Test("No app named is no credential; an empty body and null are no parameters")
+    @Test("A call without an app has no credential, and an empty body or null has no parameters")
     func nothing() throws {
         #expect(try call(.get, "/parse/health").credential == nil)
         #expect(try call(.get, "/parse/users/u", body: "null").parameters == [:])
         #expect(try call(.get, "/parse/users/").path == ["users"])
     }
 
-    @Test("What nothing can be called by is 107, and an app that cannot be one is none")
+    @Test("An invalid id is 107, and an invalid app id counts as absent")
     func names() throws {
         for body in [
             #"{"_InstallationId": "a\u0000b"}"#, #"{"_RequestId": "\u0001"}"#,
@@ -132,7 +132,7 @@ struct ParseCallTests {
     }
 
     @Test(
-        "A body that is no object is 107",
+        "A body that is not an object is 107",
         arguments: ["{", "[]", "1", #"{"_method": "FLY"}"#, #"{"_method": 1}"#]
     )
     func malformed(body: String) {
@@ -144,9 +144,9 @@ struct ParseCallTests {
     }
 }
 
-@Suite("Parse's push", .timeLimit(.minutes(1)))
+@Suite("Parse pushes", .timeLimit(.minutes(1)))
 struct ParsePushTests {
-    @Test("Epoch seconds are an instant; a text is kept, as one without a zone is device-local")
+    @Test("Epoch seconds are an instant, and text is kept, as one without a zone is device-local")
     func times() throws {
         let request = try ParsePush.request([
             "channels": ["a"], "data": ["alert": "x"], "push_time": 1_900_000_000,
@@ -184,7 +184,7 @@ struct ParsePushTests {
         )
     }
 
-    @Test("Headers beside data are Apple's, as Parse's adapter takes them")
+    @Test("Headers beside data are Apple's, as Parse's adapter reads them")
     func headersBeside() throws {
         let request = try ParsePush.request([
             "where": [:], "data": ["alert": "x"], "push_type": "background", "priority": 5,
@@ -196,7 +196,7 @@ struct ParsePushTests {
         #expect(try PushRequest.parse(own, now: .now()).priority == .high)
     }
 
-    @Test("Parse's own words are kept under Carillon's names, and told as they came")
+    @Test("Parse's own fields are stored under Carillon's names, and returned as they came")
     func words() throws {
         let data: JSONObject = [
             "alert": "x", "badge": 7, "push_type": "alert", "priority": 5,
@@ -215,7 +215,7 @@ struct ParsePushTests {
         ] { #expect(kept[name] == value) }
         #expect(ParsePush.sent(kept) == data)
         _ = try PushRequest.parse(request, now: .now())
-        // What Apple does not know by these names is the app's own.
+        // Names that Apple does not know are the app's own.
         let own: JSONObject = [
             "priority": "high", "push_type": "chat", "threadId": 7, "collapseId": "",
         ]
@@ -225,7 +225,7 @@ struct ParsePushTests {
     }
 
     @Test(
-        "What Parse refuses, or would accept and then fail at, is 115 at once",
+        "A push that Parse refuses, or accepts and then fails, is 115 at once",
         arguments: [
             #"{"data": {}}"#, #"{"channels": ["a"], "where": {}, "data": {}}"#,
             #"{"channels": ["a"]}"#, #"{"channels": ["a"], "data": "x"}"#,

@@ -16,7 +16,7 @@ struct SharedAccessTokenTests {
     }
 
     @Test(
-        "The signature is checked over the resource's text as it came, its escapes' case included"
+        "The signature is verified over the resource's exact text, with the case of its escapes"
     )
     func vectors() throws {
         let upper = try token()
@@ -32,7 +32,7 @@ struct SharedAccessTokenTests {
         #expect(try !token(sr: "http%3a%2f%2f127.0.0.1%3a8080%2f").isSigned(by: "a2V5"))
     }
 
-    @Test("Fields come in any order; the scheme's case does not count")
+    @Test("Fields come in any order, and the scheme's case does not matter")
     func order() throws {
         let text =
             "sharedaccesssignature sig=vgsQuDsSJFDyshp%2BL3dVCzZBrTPOE04KhW8Y2gK7CGk%3D"
@@ -41,7 +41,7 @@ struct SharedAccessTokenTests {
     }
 
     @Test(
-        "What is no token is none",
+        "An invalid token is refused",
         arguments: [
             nil, "", "SharedAccessSignature", "Bearer sr=a&sig=b&se=1&skn=k",
             "SharedAccessSignature sr=a&sig=b&se=1", "SharedAccessSignature sr=a&sig=b&se=x&skn=k",
@@ -54,7 +54,7 @@ struct SharedAccessTokenTests {
         #expect(SharedAccessToken(authorization: text) == nil)
     }
 
-    @Test("A token ends at its second")
+    @Test("A token expires at its second")
     func expiry() throws {
         let token = try token()
         #expect(!token.isExpired(at: .init(milliseconds: 1_699_999_999_999)))
@@ -62,7 +62,7 @@ struct SharedAccessTokenTests {
     }
 
     @Test(
-        "What it covers lies at its address or below, by whole segments, whatever the port and case",
+        "A token covers its address and paths below, by entire segments, with any port and case",
         arguments: [
             ("http%3A%2F%2F127.0.0.1%3A8080%2F", true), ("http%3A%2F%2F127.0.0.1", true),
             ("sb%3a%2f%2f127.0.0.1%2fSHOP", true), ("https%3a%2f%2f127.0.0.1%2fshop%2f", true),
