@@ -8,20 +8,20 @@ struct RegularExpressionTests {
     @Test(arguments: [
         ("", "anything", true), ("b", "abc", true), ("^b", "abc", false), ("c$", "abc", true),
         ("^2025\\.", "2025.1", true), ("^2025\\.", "20251", false),
-        // RE2's $ is the end alone, and its \s has no vertical tab.
+        // RE2's $ matches only at the end, and its \s does not include the vertical tab.
         ("a$", "a\n", false), ("(?m)a$", "a\nb", true), ("(?m)^b", "a\nb", true),
         ("\\s", "\u{0B}", false), ("\\S", "\u{0B}", true), ("[\\S]", "\u{0B}", true),
         ("[^\\s]", "\u{0B}", true), ("[[:space:]]", "\u{0B}", true), ("\\v", "\u{0B}", true),
         ("\\v", "\n", false), ("a\\z", "a\n", false),
-        // A line ends with LF alone.
+        // Only LF ends a line.
         ("a.b", "a\rb", true), ("a.b", "a\nb", false), ("(?s)a.b", "a\nb", true),
         ("(?i)STRASSE", "strasse", true), ("(?i:A)b", "ab", true), ("(?i:A)B", "ab", false),
         ("(?i-s:A.)", "ax", true), ("a(?i)b|C", "c", true), ("(?U)a+", "aaa", true),
-        // One scalar, not one byte, nor one character as people count.
+        // A dot matches one scalar: neither one byte, nor one grapheme.
         ("^.$", "ä", true), ("^..$", "a\u{308}", true), ("^\\x{e4}$", "ä", true),
         ("\\pL", "ß", true), ("\\PL", "ß", false), ("\\p{Greek}", "λ", true),
         ("\\p{^Greek}", "λ", false), ("[\\p{Lu}\\d]", "x7", true), ("\\p{Any}", "x", true),
-        // Digits and words are ASCII's.
+        // Digits and word characters are ASCII.
         ("\\d", "٣", false), ("^\\w+$", "größe", false), ("\\bb", "a b", true),
         ("[[:alpha:]]+[[:^digit:]]", "ab", true), ("[]a]", "]", true), ("[^]a]", "b", true),
         ("[a-]", "-", true), ("[a\\-z]", "b", false), ("[[]", "[", true), ("[a^]", "^", true),
@@ -41,7 +41,7 @@ struct RegularExpressionTests {
     }
 
     @Test(arguments: [
-        // What only others know.
+        // Only other dialects support these.
         "(?=a)", "(?!a)", "(?<=a)b", "(?<!a)b", "(a)\\1", "(a)\\g1", "\\k<a>", "(?P=a)", "(?P>a)",
         "(?R)", "(?1)", "(?&a)", "(?(1)a|b)", "(?>a)", "(?|a)", "(?C1)", "(?#a)", "(?x)a", "(?^a)",
         "(?J)a", "(?n)a", "(*UTF)a", "(*COMMIT)", "a*+", "a++", "a?+", "a{2}+", "a**", "a{2}{3}",
@@ -50,13 +50,13 @@ struct RegularExpressionTests {
         "\\u0041", "\\E", "\\y", "\\_", "\\ä", "[[:nothing:]]", "[\\b]",
         "[\\Qa\\E]", "\\p{L&}", "\\p{Xan}", "\\p{Alphabetic}", "\\p{Nothing}", "\\p{}", "\\p{Lu",
         "\\p", "\\pq",
-        // What is no pattern.
+        // These are not valid patterns.
         "(", ")", "(a", "[a", "[z-a]", "[a-\\d]", "a\\", "*", "+a", "|*", "(*a)", "(?i)*", "(?",
         "(?P<a",
         "(?P<>a)", "(?P<a>a)(?P<a>b)", "(?P<a-b>c)", "(?i", "(?--i)", "(?-)", "(?i-:a)", "\\x",
         "\\xg1",
         "\\x{}", "\\x{110000}", "\\x{d800}", "[\\", "(?)",
-        // What is too large.
+        // These are too large.
         "a{1001}", "a{1,1001}", "a{1001,}", "a{3,2}", "(a{100}){11}", "((a{10}){10}){11}",
         "a{99999999999999999999}",
         String(repeating: "(", count: 102) + String(repeating: ")", count: 102),
@@ -77,8 +77,8 @@ struct RegularExpressionTests {
         )
     }
 
-    /// Patterns that a backtracking search takes for ever over, and some that it takes long over
-    /// without ever going back.
+    /// Patterns that take a backtracking search for ever, and some that take it long without
+    /// backtracking.
     @Test(arguments: [
         ("(a+)+[bc]$", 40), ("(a|a)*[bc]$", 60), ("(a*)*[bc]$", 40), ("^(?:a?){500}a{500}$", 499),
         ("(.*)(.*)(.*)(.*)(.*)[bc]", 2000), ("a*[bc]", 2000), ("(?:a*){1000}[bc]", 2000),
@@ -90,7 +90,7 @@ struct RegularExpressionTests {
         let expression = try RegularExpression(pattern)
         let text = String(repeating: "a", count: count)
         var steps = 10 * RegularExpressionMatcher.stepsPerSearch
-        // The best of some, as others run beside it.
+        // The best of some runs, as other tests run beside it.
         var best = Duration.seconds(1000)
         for _ in 0..<5 {
             best = min(
@@ -103,7 +103,7 @@ struct RegularExpressionTests {
         #expect(best < .milliseconds(100), "\(pattern) took \(best)")
     }
 
-    /// Members that no range joins, beyond U+00FF, where PCRE2 compares one by one.
+    /// Members that form no range, beyond U+00FF, where PCRE2 compares them one by one.
     private static let members = (0..<1600).compactMap { Unicode.Scalar(0x100 + 2 * $0) }
 
     private static func text(_ scalars: some Sequence<Unicode.Scalar>) -> String {
@@ -113,7 +113,7 @@ struct RegularExpressionTests {
     }
 
     @Test(
-        "A large class, and a count that fails at the last, cost what they take",
+        "The cost of a large class, and of a count that fails at the end, is bounded",
         arguments: ["(?:C+)+[bc]$", "(?:C|C|C)*[bc]", "(?:C{400}a|.)*?[bc]", "(?:C*?)*?[bc]"]
     )
     func largeClasses(form: String) throws {
@@ -129,18 +129,18 @@ struct RegularExpressionTests {
             let matcher = RegularExpressionMatcher()
             best = min(best, processorTime { _ = matcher.search(expression, in: text) })
         }
-        // 1 ms; the bound is for a busy machine, and what was before took 50 ms to seconds.
+        // 1 ms is normal, and the bound is for a busy machine; the old code took 50 ms to seconds.
         #expect(best < .milliseconds(10), "\(form) took \(best)")
     }
 
-    @Test("One pass over a long text by a large class is within a search's steps")
+    @Test("One pass over a long text by a large class is within the step limit of a search")
     func onePass() throws {
         let expression = try RegularExpression("^[\(Self.text(Self.members.prefix(1200)))]*$")
         let text = Self.text((0..<500).map { Self.members[1100 + $0 % 100] })
         #expect(RegularExpressionMatcher().search(expression, in: text) == .found)
     }
 
-    @Test("Ranges that overlap count once")
+    @Test("Overlapping ranges count once")
     func mergedRanges() throws {
         let ranges = (0..<500).map {
             "\(Self.text([Self.members[$0]]))-\u{10FFFF}"
@@ -154,7 +154,7 @@ struct RegularExpressionTests {
     }
 
     @Test(
-        "A pattern that takes too long to compile is refused, and where it is stored never matches"
+        "A pattern that compiles too slowly is refused, and a stored one never matches"
     )
     func compileTime() throws {
         let whole = "[\u{100}-\u{10FFFF}]"
@@ -182,7 +182,7 @@ struct RegularExpressionTests {
         #expect(matcher.search(slow, in: text, steps: &steps) == .tookTooLong)
         #expect(steps == 0)
         #expect(matcher.search(quick, in: text, steps: &steps) == .tookTooLong)
-        // A search with a budget of its own is not touched by it.
+        // A search with a budget of its own is not affected.
         #expect(matcher.search(quick, in: text) == .found)
     }
 
