@@ -5,7 +5,7 @@ import Testing
 
 @testable import RemoteConfig
 
-/// What app instances are answered.
+/// Fetch responses to app instances.
 @Suite(.timeLimit(.minutes(1)))
 struct CompiledConfigTests {
     private let now = Instant(milliseconds: 1_770_000_000_000)
@@ -64,7 +64,7 @@ struct CompiledConfigTests {
         #"{"customSignals":{"k":"\#(String(repeating: "a", count: 40))"}}"#
 
     @Test(
-        "A condition that takes too long is false, counted by its name, and leaves the next its own"
+        "A condition that takes too long is false and counted by name, and the next has its budget"
     )
     func slowConditions() throws {
         let config = try slowConfig(3)
@@ -76,7 +76,7 @@ struct CompiledConfigTests {
         #expect(try entries(answer) == ["p": "last"])
     }
 
-    @Test("All conditions of a fetch have a budget together")
+    @Test("All conditions of a fetch share a budget")
     func slowFetch() throws {
         let config = try slowConfig(12)
         var evaluation = config.evaluation(of: try fetch(Self.slowSignal), now: now)
@@ -85,7 +85,7 @@ struct CompiledConfigTests {
         #expect(try entries(config.answer(to: evaluation, ifNoneMatch: nil)) == ["p": "none"])
     }
 
-    @Test("A fetch is evaluated in slices, and comes to the same")
+    @Test("A fetch is evaluated in slices with the same result")
     func slices() throws {
         let config = try slowConfig(5)
         let fetch = try fetch(Self.slowSignal)
@@ -97,14 +97,14 @@ struct CompiledConfigTests {
             config.answer(to: evaluation, ifNoneMatch: nil)
                 == config.answer(to: fetch, ifNoneMatch: nil, now: now)
         )
-        // What is ordinary needs one.
+        // An ordinary template needs one slice.
         let plain = try self.config(Self.template)
         var quick = plain.evaluation(of: fetch, now: now)
         #expect(plain.advance(&quick, steps: CompiledConfig.stepsAtOnce))
         #expect(quick.stoppedCondition == nil)
     }
 
-    /// The first condition in the template's order that is true wins, whatever a parameter's order.
+    /// The first true condition in the template's order wins, whatever a parameter's order.
     @Test(arguments: [
         ("{}", #"{"welcome":"hello","own":"1","of\"group":"\n"}"#),
         (#"{"languageCode":"de"}"#, #"{"welcome":"hallo","own":"1","none":"da","of\"group":"\n"}"#),
@@ -138,7 +138,7 @@ struct CompiledConfigTests {
         let newer = nine.answer(to: ConfigFetch(), ifNoneMatch: Array(plain.etag.utf8), now: now)
         #expect(newer.state == .update)
         #expect(newer.etag != plain.etag)
-        // Another replica makes the same.
+        // Another replica makes the same response.
         let other = try config(Self.template).answer(to: ConfigFetch(), ifNoneMatch: nil, now: now)
         #expect(other == plain)
     }
@@ -171,7 +171,7 @@ struct CompiledConfigTests {
             String(decoding: answer.body, as: UTF8.self)
                 == #"{"state":"EMPTY_CONFIG","templateVersion":"8"}"#
         )
-        // NO_CHANGE goes before it.
+        // NO_CHANGE takes precedence.
         let again = config.answer(to: ConfigFetch(), ifNoneMatch: Array(answer.etag.utf8), now: now)
         #expect(again.state == .noChange)
         let none = CompiledConfig.noTemplate(app: "shop")
@@ -202,7 +202,7 @@ struct CompiledConfigTests {
         }
     }
 
-    /// A client may choose what conditions come to, so it may ask for ever new answers.
+    /// A client can choose the results of conditions, so it can ask for new responses without end.
     @Test func answersThatAreKeptHaveABound() {
         var cache = AnswerCache<Int>(limit: 1000)
         for index in 0..<1024 {
@@ -212,12 +212,12 @@ struct CompiledConfigTests {
             cache.insert(index, for: truth, weight: 30)
             #expect(cache[truth] == index)
             #expect(cache.weight <= 1000)
-            // What is asked for stays.
+            // A response that is asked for stays.
             var first = ConditionResults(count: 100)
             #expect(cache[first] == 0)
             first.set(99)
         }
-        // One that is larger than all of it stands alone.
+        // A response larger than the budget is cached alone.
         var large = ConditionResults(count: 100)
         large.set(98)
         cache.insert(-1, for: large, weight: 5000)

@@ -4,12 +4,12 @@ import Testing
 
 @testable import RemoteConfig
 
-/// Our reader of conditions beside PyPI's `firebase-remote-config`: 100,000 random conditions that its
-/// builder wrote.
+/// Compares our parser of conditions with PyPI's `firebase-remote-config`: 100,000 random
+/// conditions of its builder.
 ///
-/// Those with an element that needs Google are refused by its name, all others are taken, and what we
-/// give back is what was written. Its parser, which takes a millisecond for each, reads 5,000 of what
-/// we give back; all of them with CONDITIONS_READ=100000.
+/// Those with an element that needs Google are refused by its name, all others are accepted, and
+/// our output is what was written. Its parser, which takes a millisecond for each, reads 5,000 of
+/// our outputs; all of them with CONDITIONS_READ=100000.
 @Suite(
     .timeLimit(.minutes(10)),
     .enabled(if: TestEnvironment.pythonWithFirebase != nil, "CARILLON_PYTHON_FIREBASE is not set")
@@ -37,7 +37,7 @@ struct ConditionBuilderTests {
         for line in lines {
             let text = String(decoding: line.dropFirst(2), as: UTF8.self)
             do throws(ExpressionError) {
-                // Each is of a template of its own; what zones say is not read again.
+                // Each belongs to a template of its own; time zones are not read again.
                 var own = ExpressionContext()
                 swap(&own.zones, &context.zones)
                 defer { swap(&own.zones, &context.zones) }

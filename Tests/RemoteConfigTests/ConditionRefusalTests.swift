@@ -3,7 +3,7 @@ import Testing
 
 @testable import RemoteConfig
 
-/// What is no condition, by its name and its place.
+/// Invalid conditions, refused by their name and position.
 @Suite(.timeLimit(.minutes(1)))
 struct ConditionRefusalTests {
     @Test(arguments: [
@@ -164,9 +164,9 @@ struct ConditionRefusalTests {
         return try ConfigTemplate(["conditions": .array(conditions)], namespace: .firebase)
     }
 
-    @Test("A fetch looks at each element once, so a template has a bounded number of them")
+    @Test("A template has a bounded number of elements, each of which a fetch evaluates once")
     func elementBudget() throws {
-        // Each would be a hash.
+        // Each would need a hash.
         let expressions = (0..<ConfigTemplate.maximumConditions).map { index in
             (0..<10).map { "percent('s\(index).\($0)') <= 50" }.joined(separator: " && ")
         }
@@ -181,7 +181,7 @@ struct ConditionRefusalTests {
     }
 
     @Test(
-        "A fetch looks at each text of each list once, so a template has a bounded number of them",
+        "A template has a bounded number of list values, each of which a fetch compares once",
         arguments: [
             ("device.language in [", "]"), ("device.country in [", "]"),
             ("app.version.exactlyMatches([", "])"), ("app.version.contains([", "])"),
@@ -204,7 +204,7 @@ struct ConditionRefusalTests {
     }
 
     @Test(
-        "A pattern that takes too long to compile is refused by its condition, and served if stored"
+        "A pattern that compiles too slowly is refused by its condition, and served if stored"
     )
     func compileTime() throws {
         let slow = "(?i)" + String(repeating: "[\u{100}-\u{10FFFF}]", count: 5)
@@ -248,9 +248,9 @@ struct ConditionRefusalTests {
         _ = try ConfigTemplate(server, namespace: .server, isStored: true)
     }
 
-    @Test("Patterns that are small each have a budget together, for compiling and for a fetch")
+    @Test("Patterns that are small each share a budget, for compiling and for a fetch")
     func sharedPatternBudgets() throws {
-        // Two whole ranges each.
+        // Two ranges each.
         let folds = "'(?i)[\u{100}-\u{10FFFF}]{1}[\u{100}-\u{10FFFF}]'"
         func expression(_ pattern: String, _ count: Int) -> String {
             let patterns = Array(repeating: pattern, count: count).joined(separator: ", ")
@@ -271,7 +271,7 @@ struct ConditionRefusalTests {
         #expect(error?.description.hasPrefix("condition c1: the template's patterns, or") == true)
     }
 
-    @Test("Patterns that are small as text and large when compiled have a budget in each template")
+    @Test("Patterns that are small as text and large when compiled have a budget per template")
     func patternBudget() throws {
         func template(_ count: Int) throws -> ConfigTemplate {
             let patterns = Array(repeating: "'(a?){130}a{100}b'", count: count)

@@ -7,7 +7,7 @@ import Testing
 
 @testable import RemoteConfig
 
-/// What each element of a condition comes to.
+/// The result of each element of a condition.
 @Suite(.timeLimit(.minutes(1)))
 struct ConditionTests {
     private static let now = Instant(iso8601: "2026-03-01T12:00:00Z")
@@ -21,7 +21,7 @@ struct ConditionTests {
             matcher: RegularExpressionMatcher()
         )
         let read = try ConfigExpression(expression, in: &context)
-        // What is given back says the same.
+        // The output has the same meaning.
         let again = try ConfigExpression(read.description, in: &context)
         #expect(again.description == read.description)
         let result = circumstances.hold(read)
@@ -48,12 +48,12 @@ struct ConditionTests {
         ("<=", "1.10", "1.10.1", false),
         (">", "1.9", "1.10", true), (">", "1.9", "1.9", false), (">", "0", "0.0.1", true),
         (">=", "1.9", "1.9", true), (">=", "1.9", "1.8.9", false),
-        // Numbers that no integer holds.
+        // Numbers beyond every integer type.
         (">", "99999999999999999999998", "99999999999999999999999", true),
         ("<", "100000000000000000000000", "99999999999999999999999", true),
         ("<", "1\(zeros)", "9\(nines)", true), (">", "9\(nines)", "1\(zeros)", true),
         ("<", "1.0.1", "1.0.0.9", true), ("==", "1", "01.\(zeros.prefix(250))", true),
-        // What is no version.
+        // Invalid versions.
         ("==", "1", "1.", false), ("!=", "1", "1.x", false), ("!=", "1", "v2", false),
         ("<", "1", "", false), ("!=", "1", "1..2", false), ("!=", "1", "-2", false),
         ("!=", "1", "2-beta", false), ("!=", "1", " 2", false),
@@ -79,11 +79,11 @@ struct ConditionTests {
         ("contains(['betas'])", "beta", false), ("notContains(['x'])", "beta", true),
         ("notContains(['x', 'b'])", "beta", false), ("exactlyMatches(['beta'])", "beta", true),
         ("exactlyMatches(['a', 'beta'])", "beta", true), ("exactlyMatches(['bet'])", "beta", false),
-        // Texts are their bytes.
+        // Strings are compared by bytes.
         ("exactlyMatches(['é'])", "e\u{301}", false), ("contains(['e'])", "e\u{301}", true),
         ("matches(['^b.*a$'])", "beta", true), ("matches(['x', 't'])", "beta", true),
         ("matches(['^t'])", "beta", false), ("matches(['(?i)BETA'])", "beta", true),
-        // One that takes too long is no match.
+        // A match that takes too long fails.
         ("matches(['(a+)+[bc]$'])", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab!", false),
     ])
     func texts(method: String, given: String, isTrue: Bool) throws {
@@ -95,7 +95,7 @@ struct ConditionTests {
         ]
         for (field, body) in fields {
             #expect(try holds("\(field).\(method)", body) == isTrue, "\(field)")
-            // What was not given is false, whatever is asked.
+            // A missing value gives false, whatever the comparison.
             #expect(try !holds("\(field).\(method)", "{}"), "\(field)")
             #expect(try !holds("\(field).\(method)", "{\"customSignals\":{\"k\":null}}"))
         }
@@ -108,7 +108,7 @@ struct ConditionTests {
         ("< 3", "3", false), ("<= 3", "3", true), ("<= -3.5", "\"-3.5\"", true), ("> 3", "4", true),
         ("> 3", "3", false), (">= 3", "3", true), (">= 1e3", "\"1000\"", true),
         ("== 0", "\"-0\"", true),
-        // What is no number.
+        // Values that are not numbers.
         ("!= 3", "\"three\"", false), ("!= 3", "\"\"", false), ("!= 3", "\"0x4\"", false),
         ("!= 3", "\"inf\"", false), ("!= 3", "\"nan\"", false), ("!= 3", "\"4 \"", false),
         ("!= 3", "true", false), ("!= 3", "null", false), ("!= 3", "[4]", false),
@@ -173,7 +173,7 @@ struct ConditionTests {
     }
 
     @Test(arguments: [
-        // At noon in Greenwich.
+        // It is noon in Greenwich.
         ("< dateTime('2026-03-01T12:00:01')", true), ("< dateTime('2026-03-01T12:00:00')", false),
         (">= dateTime('2026-03-01T12:00:00')", true), (">= dateTime('2026-03-01T12:00:01')", false),
         (">= dateTime('2026-03-01T13:00:00', 'Europe/Berlin')", true),
@@ -207,8 +207,8 @@ struct ConditionTests {
         )
     }
 
-    /// SHA-256 of `install-1` modulo a hundred million is 50,078,638, of `seed.install-1`
-    /// 83,453,276, as `hashlib` has it.
+    /// By `hashlib`, SHA-256 modulo a hundred million is 50,078,638 for `install-1` and 83,453,276
+    /// for `seed.install-1`.
     @Test(arguments: [
         ("percent <= 50", false), ("percent <= 51", true), ("percent > 50", true),
         ("percent > 51", false), ("percent <= 50.078638", true), ("percent <= 50.078637", false),
@@ -250,7 +250,7 @@ struct ConditionTests {
         #expect(EvaluationContext.remainder(sha256(Array("cVQ3nFqLQJ2".utf8))) == 468_040)
     }
 
-    /// What all patterns of a fetch take together has a bound.
+    /// All patterns of a fetch share a bound.
     @Test func manySlowPatternsEnd() throws {
         let slow = (0..<200).map { "app.userProperty['k'].notContains(['\($0)x'])" }
         let patterns =

@@ -4,7 +4,7 @@ import RemoteConfig
 import Support
 import Testing
 
-/// What the SDKs send.
+/// Requests as the SDKs send them.
 @Suite(.timeLimit(.minutes(1)))
 struct ConfigFetchTests {
     @Test func android() throws {
@@ -142,7 +142,7 @@ struct ConfigFetchTests {
         )
     }
 
-    /// Bodies of the largest size that are read slowly where reading is not linear.
+    /// Bodies of the maximum size that a parser reads slowly unless it is linear.
     @Test(arguments: [
         ("{a:'", "'", ""), ("{a:'", "' ", ""), ("{a:'", " ", "'}"), ("{a:'", "','", ""),
         ("{", "a:'',", ""),

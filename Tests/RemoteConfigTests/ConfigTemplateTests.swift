@@ -2,7 +2,7 @@ import JSON
 import RemoteConfig
 import Testing
 
-/// What may be published, and what is kept of it.
+/// Validation of templates, and their stored form.
 @Suite(.timeLimit(.minutes(1)))
 struct ConfigTemplateTests {
     private func template(_ json: String) throws -> ConfigTemplate {
@@ -59,7 +59,7 @@ struct ConfigTemplateTests {
                 """
         )
         #expect(read.defaults.map(\.key) == ["welcome", "_1", "isOn", "tree"])
-        // What is kept is taken again, as the same.
+        // The stored form is accepted again, and is the same.
         let again = try ConfigTemplate(.object(read.object), namespace: .firebase)
         #expect(again.object == read.object)
     }
@@ -183,7 +183,7 @@ struct ConfigTemplateTests {
     }
 
     @Test(
-        "Each field is taken in both spellings of proto3's JSON, and stored in the one of answers"
+        "Each field is accepted in both spellings of proto3's JSON, and stored in that of responses"
     )
     func bothSpellings() throws {
         let camel = #"""
@@ -222,7 +222,7 @@ struct ConfigTemplateTests {
         }
     }
 
-    @Test("A BOOLEAN is taken in any case, as Firebase's console writes it, and kept as it is")
+    @Test("A BOOLEAN is accepted in any case, as Firebase's console writes it, and stays unchanged")
     func booleans() throws {
         for text in ["true", "TRUE", "False", "fAlSe"] {
             let read = try template(
@@ -232,7 +232,7 @@ struct ConfigTemplateTests {
         }
     }
 
-    /// Lengths count Unicode scalars: each is taken at its limit, and refused beyond.
+    /// Lengths count Unicode scalars: each is accepted at its limit, and refused beyond.
     @Test func limits() throws {
         func text(_ count: Int) -> JSONValue {
             .string(String(repeating: "\u{1F600}", count: count))
@@ -272,7 +272,7 @@ struct ConfigTemplateTests {
                 try ConfigTemplate(make(limit + 1), namespace: .firebase)
             }
         }
-        // Of all values together, those of conditions too.
+        // The limit is for all values together, those of conditions too.
         let values: JSONValue = [
             "conditions": [["name": "c", "expression": "true"]],
             "parameters": [
@@ -285,7 +285,7 @@ struct ConfigTemplateTests {
         }
     }
 
-    /// Two texts that Unicode finds equivalent are two keys.
+    /// Two strings that Unicode treats as equivalent are two keys.
     @Test func keysAreTheirBytes() throws {
         let read = try template(#"{"parameters":{"a\u00e9":{},"ae\u0301":{}}}"#)
         #expect(read.object["parameters"]?.object?.count == 2)

@@ -25,14 +25,14 @@ struct DefaultsFormatTests {
             return [entry.child("key")?.text, entry.child("value")?.text]
         }
         #expect(read.prefix(3).elementsEqual(defaults.prefix(3).map { [$0.key, $0.value] }))
-        // What XML cannot say.
+        // XML cannot represent these.
         #expect(read.last == ["control", "\u{FFFD}\u{FFFD}"])
     }
 
     @Test func plist() throws {
         let text = String(decoding: DefaultsFormat.plist.render(defaults), as: UTF8.self)
         #expect(text.contains("<!DOCTYPE plist PUBLIC"))
-        // Our reader of XML takes no document type.
+        // Our XML parser refuses a document type.
         let lines = text.split(separator: "\n").filter { !$0.hasPrefix("<!DOCTYPE") }
         let root = try XMLElement.parse(Array(lines.joined(separator: "\n").utf8))
         #expect(root.name == "plist")

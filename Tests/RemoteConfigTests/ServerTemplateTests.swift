@@ -2,7 +2,7 @@ import JSON
 import RemoteConfig
 import Testing
 
-/// The conditions of server templates.
+/// Conditions of server templates.
 @Suite(.timeLimit(.minutes(1)))
 struct ServerTemplateTests {
     private func check(_ condition: String) throws {
@@ -100,7 +100,9 @@ struct ServerTemplateTests {
         #expect(throws: ConfigTemplateError.self) { try check(nested(11)) }
     }
 
-    @Test("Names in snake case, numbers as texts and nulls are stored as the Admin SDKs read them")
+    @Test(
+        "Names in snake case, numbers as strings and nulls are stored as the Admin SDKs read them"
+    )
     func canonicalForm() throws {
         let given = #"""
             {"or_condition":{"conditions":[{"and_condition":{"conditions":[
@@ -122,7 +124,7 @@ struct ServerTemplateTests {
     }
 
     @Test(
-        "An expression is stored as it is, and given to the Admin SDKs as the condition it comes to",
+        "An expression is stored unchanged, and returned to the Admin SDKs as a condition tree",
         arguments: [
             ("true", #"{"true":{}}"#), ("false", #"{"false":{}}"#),
             (
@@ -165,12 +167,12 @@ struct ServerTemplateTests {
         let both = served?["condition"]?["orCondition"]?["conditions"]?[0]?["andCondition"]
         #expect(try both?["conditions"] == .array([JSONValue.parse(condition)]))
         #expect(served?["name"] == "c")
-        // What was read there is taken, too.
+        // The returned condition is accepted, too.
         let again = try ConfigTemplate(["conditions": [served ?? .null]], namespace: .server)
         #expect(again.object["conditions"]?[0] == served)
     }
 
-    @Test("Java's Admin SDK reads no template with a percentage that has no range, so each has one")
+    @Test("Every percentage has a range, as Java's Admin SDK cannot read a template without it")
     func ranges() throws {
         func rule(_ rest: String) -> String {
             #"{"orCondition":{"conditions":[{"percent":{"percentOperator":"GREATER_THAN"\#(rest)}}]}}"#
@@ -182,7 +184,7 @@ struct ServerTemplateTests {
     }
 
     @Test(
-        "What the Admin SDKs cannot evaluate is refused in an expression of a server's template",
+        "An element that the Admin SDKs cannot evaluate is refused in a server template",
         arguments: ["device.os == 'ios'", "app.version.>=(['1'])", "app.userProperty['k'] == 1"]
     )
     func clientElements(text: String) {

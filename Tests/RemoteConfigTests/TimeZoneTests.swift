@@ -4,7 +4,7 @@ import Testing
 
 @testable import RemoteConfig
 
-/// Our reader of the time zones beside Foundation's.
+/// Compares our parser of time zones with Foundation's.
 @Suite(.timeLimit(.minutes(1)))
 struct TimeZoneTests {
     @Test(arguments: [
@@ -17,10 +17,12 @@ struct TimeZoneTests {
         let found = zones.zone(name)
         let rules = try #require(found)
         let zone = try #require(TimeZone(identifier: name))
-        // Each 20 hours and a bit of 1970 to 2090: all changes are met from both sides.
+        // The step is 20 hours and a bit of 1970 to 2090, so all changes are approached from both
+        // sides.
         for time in stride(from: 0 as Int64, to: 3_786_912_000, by: 73_009) {
             let wanted = zone.secondsFromGMT(for: Date(timeIntervalSince1970: Double(time)))
-            // ICU, which Foundation asks, knows no changes of Gaza's and Casablanca's moons after 2037.
+            // ICU, which Foundation uses, lacks the lunar changes of Gaza and Casablanca after
+            // 2037.
             if time > 2_145_916_800, name == "Asia/Gaza" || name == "Africa/Casablanca" { break }
             #expect(rules.offset(at: time) == Int64(wanted), "\(name) at \(time)")
         }
@@ -30,15 +32,15 @@ struct TimeZoneTests {
         ("Europe/Berlin", "2026-01-15T12:00:00", "2026-01-15T11:00:00Z"),
         ("Europe/Berlin", "2026-07-15T12:00:00", "2026-07-15T10:00:00Z"),
         ("Europe/Berlin", "2090-07-15T12:00:00", "2090-07-15T10:00:00Z"),
-        // Leapt over: as if the clock had not been changed yet.
+        // A skipped time counts as if the clock had not been changed yet.
         ("Europe/Berlin", "2026-03-29T02:30:00", "2026-03-29T01:30:00Z"),
-        // Shown twice: the first.
+        // A repeated time counts as the first.
         ("Europe/Berlin", "2026-10-25T02:30:00", "2026-10-25T00:30:00Z"),
         ("Europe/Berlin", "2026-10-25T03:00:00", "2026-10-25T02:00:00Z"),
         ("Europe/Berlin", "2026-03-29T03:00:00", "2026-03-29T01:00:00Z"),
         ("America/Los_Angeles", "2022-10-31T14:37:47", "2022-10-31T21:37:47Z"),
         ("Australia/Lord_Howe", "2026-04-05T01:45:00", "2026-04-04T14:45:00Z"),
-        // A day that was not there.
+        // This day did not exist.
         ("Pacific/Apia", "2011-12-31T00:00:00", "2011-12-30T10:00:00Z"),
         ("GMT", "2026-07-15T12:00:00", "2026-07-15T12:00:00Z"),
     ])
@@ -68,7 +70,7 @@ struct TimeZoneTests {
         for count in stride(from: 0, to: file.count - 40, by: 7) {
             #expect(ZoneRules(Array(file[..<count])) == nil)
         }
-        // Whatever stands there, nothing breaks.
+        // No byte value breaks the parser.
         for place in file.indices {
             var other = file
             other[place] = 0xFF
@@ -76,7 +78,7 @@ struct TimeZoneTests {
         }
     }
 
-    /// Rules that no zone of today has.
+    /// Rules that no zone has today.
     @Test(arguments: [
         ("AAA3BBB,J60/0,J300", 1_772_334_000, -7200),
         ("AAA3BBB,59/0,300/0", 1_772_323_199, -10800),
