@@ -4,7 +4,7 @@ import Testing
 
 @testable import SecurePayload
 
-@Suite("What a request says of who calls")
+@Suite("Credentials of a request")
 struct CredentialsTests {
     private func read(
         _ headers: HTTPHeaders,
@@ -19,7 +19,7 @@ struct CredentialsTests {
         ["Authorization": "Basic " + Base64.encode(Array(text.utf8))]
     }
 
-    @Test("The app is the path's, else the header's; two are none")
+    @Test("The app is in the path or else in the header, and two different ones are refused")
     func apps() throws {
         #expect(try read([:]).app == nil)
         #expect(try read(["X-LC-Id": "shop"]).app == "shop")
@@ -30,7 +30,7 @@ struct CredentialsTests {
     }
 
     @Test(
-        "What cannot be read is nobody's",
+        "An unreadable credential is refused",
         arguments: [
             ["Authorization": "Basic"], ["Authorization": "Basic !!!!"],
             ["Authorization": "Basic YW5u"], ["Authorization": "Digest x"],
@@ -45,7 +45,7 @@ struct CredentialsTests {
         }
     }
 
-    @Test("Two say who calls, so nobody does")
+    @Test("Two credentials are refused")
     func twice() throws {
         var headers = basic("ann:password")
         headers.add("authorization", "Bearer x")
@@ -55,7 +55,7 @@ struct CredentialsTests {
         }
     }
 
-    @Test("A name ends at the first colon, and a secret may have more")
+    @Test("A name ends at the first colon, and a secret may contain colons")
     func identities() throws {
         guard case .basic(let user, let password) = try read(basic("ann:pass:word")).shown else {
             Issue.record("no Basic")
@@ -72,7 +72,7 @@ struct CredentialsTests {
         }
     }
 
-    @Test("What begins as a device's secret is one, whatever follows")
+    @Test("A secret with the prefix of a device's secret is one, whatever follows")
     func devices() throws {
         let (secret, digest) = DeviceSecret.make()
         #expect(secret.utf8.count == 47 && secret.hasPrefix("cds_"))

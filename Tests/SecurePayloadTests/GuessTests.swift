@@ -4,12 +4,12 @@ import Testing
 
 @testable import SecurePayload
 
-@Suite("What guessing costs who does it")
+@Suite("Limits of failed attempts")
 struct GuessTests {
     private let now = ContinuousClock.now
     private func bytes(_ text: String) -> [UInt8] { Array(text.utf8) }
 
-    @Test("So many wrong ones a minute, and the next waits")
+    @Test("A number of wrong secrets a minute is allowed, and the next attempt must wait")
     func wrong() {
         var guesses = FailedAttempts(perMinute: 10)
         for number in 0..<10 {
@@ -24,7 +24,7 @@ struct GuessTests {
         #expect(guesses.count == 0)
     }
 
-    @Test("Many at once are as many, also before any of them is known to be wrong")
+    @Test("Concurrent attempts count at once, before any of them is known to be wrong")
     func atOnce() {
         var guesses = FailedAttempts(perMinute: 10)
         let waits = (0..<100).map { guesses.begin(bytes("ann"), bytes("\($0)"), now: now) }
@@ -35,7 +35,7 @@ struct GuessTests {
         #expect(guesses.count == 0)
     }
 
-    @Test("The same secret from many connections is one, and a right one costs nothing")
+    @Test("The same secret from many connections is one attempt, and a right one is not counted")
     func right() {
         var guesses = FailedAttempts(perMinute: 2)
         for _ in 0..<3 {
@@ -53,7 +53,7 @@ struct GuessTests {
         #expect(guesses.begin(bytes("ann"), bytes("right"), now: now) != nil)
     }
 
-    @Test("0 is no limit")
+    @Test("0 means no limit")
     func none() {
         var guesses = FailedAttempts(perMinute: 0)
         for number in 0..<1000 {
@@ -66,7 +66,7 @@ struct GuessTests {
         #expect(limits.waitAfterMisses(ann) == nil)
     }
 
-    @Test("Ten times as many ids may be wrong, of one reader")
+    @Test("A reader may try ten times as many wrong ids")
     func misses() {
         let limits = ReaderLimits(failuresPerIdentity: 2)
         let ann = limits.key(ofReader: ["shop", "ann", ""])
@@ -97,11 +97,11 @@ struct GuessTests {
         #expect(fail("shop", "bob", "192.0.2.1"))
         #expect(fail("other", "ann", "192.0.2.1"))
         #expect(fail("shop", "ann", "192.0.2.2"))
-        // Names that would be one if they were only put together.
+        // These names would be equal if they were only concatenated.
         #expect(fail("shop", "ann1", "92.0.2.1"))
     }
 
-    @Test("A secret is remembered for its hash, for a time, and not by whoever else")
+    @Test("A verified secret is cached for its app, identity and hash, for a limited time")
     func remembered() {
         let remembered = VerifiedSecretCache(lifetime: .seconds(60), maximum: 10)
         let mark = remembered.mark("shop", "ann", bytes("password"))
@@ -121,7 +121,7 @@ struct GuessTests {
         #expect(VerifiedSecretCache().mark("shop", "ann", bytes("password")) != mark)
     }
 
-    @Test("However many secrets were right, few are remembered, and who comes again stays known")
+    @Test("The cache of verified secrets is bounded, and recently used ones stay")
     func bounded() {
         let remembered = VerifiedSecretCache(maximum: 10)
         let marks = (0..<100).map { remembered.mark("shop", "\($0)", bytes("password")) }

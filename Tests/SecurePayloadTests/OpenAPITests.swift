@@ -13,9 +13,9 @@ import Testing
 
 @testable import SecurePayload
 
-@Suite("The description of the service is that of its routes", .timeLimit(.minutes(1)))
+@Suite("The OpenAPI description matches the routes", .timeLimit(.minutes(1)))
 struct OpenAPITests {
-    /// A surface whose database nobody asks, and the service's description.
+    /// Runs `body` with a surface whose database is not used, and the service's description.
     private func withSurface(
         _ body: (SecureSurface, JSONValue) throws -> Void
     ) async throws {
@@ -62,7 +62,7 @@ struct OpenAPITests {
         try result.get()
     }
 
-    @Test("Each route is described, and nothing else")
+    @Test("Every route is described, and nothing else")
     func routes() async throws {
         try await withSurface { surface, document in
             let routes =
@@ -82,7 +82,7 @@ struct OpenAPITests {
         }
     }
 
-    @Test("What is referred to is there, and what is in a path is a parameter")
+    @Test("Every reference exists, and every part of a path is a parameter")
     func references() async throws {
         try await withSurface { _, document in
             let schemas = try #require(document["components"]?["schemas"]?.object)

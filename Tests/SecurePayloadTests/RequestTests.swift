@@ -5,7 +5,7 @@ import Testing
 
 @testable import SecurePayload
 
-@Suite("What a backend and a device may ask")
+@Suite("Requests of backends and devices")
 struct RequestTests {
     private func read(_ object: JSONObject) throws -> NewNotification {
         try NewNotification(object.bytes)
@@ -19,7 +19,7 @@ struct RequestTests {
         return object
     }
 
-    @Test("The least is an identity and a payload; null is as absent")
+    @Test("An identity and a payload are required, and null counts as absent")
     func defaults() throws {
         let nulls: JSONObject = [
             "identity": "ann", "payload": "content", "visibleText": .null, "tag": .null,
@@ -35,7 +35,7 @@ struct RequestTests {
     }
 
     @Test(
-        "What cannot be done is refused by the field's name",
+        "An invalid field is refused by its name",
         arguments: [
             ("identity", ""), ("identity", 7), ("identity", .null), ("identity", "a\0b"),
             ("payload", ""), ("payload", 7), ("payload", .null),
@@ -52,7 +52,7 @@ struct RequestTests {
         #expect(error?.description.contains(name) == true)
     }
 
-    @Test("Every legal payload fits into the body's bound, however it is written")
+    @Test("Every legal payload fits into the body's bound, in any notation")
     func fits() throws {
         let escaped = String(repeating: "\\u0061", count: NewNotification.maximumPayloadBytes)
         let identity = String(repeating: "\\u0061", count: SecureIdentity.maximumBytes)
@@ -71,13 +71,13 @@ struct RequestTests {
         #expect(wanted.payload.count == NewNotification.maximumPayloadBytes)
     }
 
-    @Test("A payload is the text as it came, whatever is in it")
+    @Test("A payload is stored as the exact text, whatever its content")
     func text() throws {
         let text = "e\u{301}\0\u{7f}\u{FFFF}" + String(repeating: "\u{301}", count: 5000)
         #expect(try read(with("payload", .string(text))).payload == Array(text.utf8))
     }
 
-    @Test("What is no object of JSON is refused")
+    @Test("A body that is not a JSON object is refused")
     func bodies() {
         for body in ["", "[]", "null", "{", "{\"identity\":", "\u{FEFF}{}"] {
             #expect(throws: SecureRequestError.self) { try NewNotification(Array(body.utf8)) }
@@ -96,7 +96,7 @@ struct RequestTests {
     }
 
     @Test(
-        "A device becomes its identity's, whatever reaches it",
+        "A device belongs to its identity, on every platform",
         arguments: [
             ("apns", String(repeating: "aB", count: 32), Platform.apns), ("gcm", "reg:1", .fcm),
             ("wns", "https://a.notify.windows.com/x", .wns),
@@ -113,7 +113,7 @@ struct RequestTests {
         #expect(installation.channels == ["news", "username:ann"])
     }
 
-    @Test("Names may be in lower case, tags may be none, and what is not known passes")
+    @Test("Names may be in lower case, tags may be absent, and unknown fields are ignored")
     func lenient() throws {
         let installation = try register([
             "platform": "gcm", "handle": "reg:1", "tags": .null, "Else": [1],
@@ -126,7 +126,7 @@ struct RequestTests {
     }
 
     @Test(
-        "Another user's tag, and what is no device, are refused",
+        "Another user's tag and an invalid device are refused",
         arguments: [
             ["Platform": "gcm", "Handle": "reg:1", "Tags": ["username:bob"]],
             ["Platform": "gcm", "Handle": "reg:1", "Tags": ["USERNAME:bob"]],
@@ -142,7 +142,7 @@ struct RequestTests {
         #expect(throws: SecureRequestError.self) { try register(object) }
     }
 
-    @Test("What another surface keeps stays, but for the way to the device")
+    @Test("Fields of another surface stay, except the route to the device")
     func change() throws {
         var installation = Installation(app: "shop", objectID: "1", at: .now())
         let before: JSONObject = [

@@ -6,7 +6,7 @@ import XML
 
 @testable import SecurePayload
 
-@Suite("What providers get to see")
+@Suite("The push that goes through providers")
 struct RingTests {
     private let end = Instant(seconds: 1_800_000_000)
 
@@ -36,7 +36,7 @@ struct RingTests {
         )
     }
 
-    @Test("With one it is shown by whoever shows it")
+    @Test("With a text the platforms that can show it do")
     func visible() throws {
         let native = try native("Hi <Ann> & Bob")
         #expect(
@@ -64,7 +64,7 @@ struct RingTests {
         #expect(native["mpns"]?["headers"] == ["x-windowsphone-target": "toast"])
     }
 
-    @Test("It is a push to the identity's devices that ends with the content")
+    @Test("The push goes to the identity's devices and expires with the content")
     func request() throws {
         var ring = ring(nil)
         ring.tag = "news && !muted"
@@ -82,7 +82,7 @@ struct RingTests {
     }
 
     @Test(
-        "Whatever is to be shown fits, and is what comes out",
+        "A text of any content fits and is shown unchanged",
         arguments: [
             "&", "<", ">", "\"", "'", "]]>", "]", "é", "🔔", "\n", "\t", "\u{FFFF}", "a", "]]&",
         ]
@@ -96,7 +96,7 @@ struct RingTests {
         let mpns = try #require(native["mpns"]?["body"]?.string)
         let wns = try #require(native["wns"]?["body"]?.string)
         #expect(wns.utf8.count <= 5000)
-        // Nobody shows a text of CDATA's ends and nothing else.
+        // A text of nothing but CDATA ends may exceed the limit.
         if piece != "]]>" { #expect(mpns.utf8.count <= 3072) }
         #expect(try #require(native["apns"]?["payload"]).bytes.count <= 4096)
         let shown = text.replacing("\u{FFFF}", with: "\u{FFFD}")
@@ -104,7 +104,7 @@ struct RingTests {
         #expect(element.text == shown)
     }
 
-    @Test("An end of a mark is one also where a combining mark follows")
+    @Test("The end of a mark is found also before a combining mark")
     func marks() throws {
         let text = String(repeating: "&&&", count: 100) + "]]>\u{338}"
         let xml = SecurePush.xml(text)
@@ -113,7 +113,7 @@ struct RingTests {
         #expect(element.text.isSame(as: text))
     }
 
-    @Test("Controls are not shown")
+    @Test("Control characters are not shown")
     func controls() {
         #expect(SecurePush.problem(ofVisible: "one\ttwo\nthree\r") == nil)
         for text in ["\0", "\u{1}", "\u{1B}[31m"] {
@@ -122,9 +122,9 @@ struct RingTests {
     }
 }
 
-@Suite("What is sealed for a device opens there, for that id alone")
+@Suite("Content that is sealed to a device opens there, for its id only")
 struct SealedForDeviceTests {
-    @Test("Another id, app or device does not open it")
+    @Test("Content does not open under another id, app or device")
     func bound() throws {
         let keys = try HPKE.generateKeys()
         let content = Array("what nobody else reads".utf8)

@@ -2,7 +2,7 @@ import Testing
 
 @testable import SecurePayload
 
-@Suite("Secrets wait their turn, whoever sends the most")
+@Suite("The fair queue of secrets to verify")
 struct SecretQueueTests {
     private typealias Queue = SecretQueue<String>
     private let start = ContinuousClock.now
@@ -17,7 +17,7 @@ struct SecretQueueTests {
         return jobs
     }
 
-    /// Adds jobs in their order, each called as its network and number.
+    /// Adds jobs in order, each named by its network and number.
     private func add(_ names: [String], to queue: inout Queue, firstID: Int = 0) {
         for (offset, name) in names.enumerated() {
             let admission = queue.add(
@@ -30,7 +30,7 @@ struct SecretQueueTests {
         }
     }
 
-    @Test("Networks take turns, and each one's own come in their order")
+    @Test("Networks take turns, and the jobs of each stay in order")
     func turns() {
         var queue = Queue(maximumWaiting: 100)
         add(["e1", "e2", "e3", "a1", "b1", "a2"], to: &queue)
@@ -39,7 +39,7 @@ struct SecretQueueTests {
         #expect(queue.count == 0)
     }
 
-    @Test("Apps take turns, however many networks ask of one")
+    @Test("Apps take turns, however many networks use one of them")
     func apps() {
         var queue = Queue(maximumWaiting: 100)
         for id in 0..<50 {
@@ -51,7 +51,7 @@ struct SecretQueueTests {
         #expect(queue.next(now: start)?.job == "e1")
     }
 
-    @Test("A network that failed waits behind all that did not, with what it has waiting already")
+    @Test("A network that failed waits behind those that did not, with all of its waiting jobs")
     func failed() {
         var queue = Queue(maximumWaiting: 100)
         add(["e1", "e2", "a1"], to: &queue)
@@ -66,7 +66,7 @@ struct SecretQueueTests {
         #expect(drain(&queue, at: later) == ["e4", "a4"], "for some minutes")
     }
 
-    @Test("A network has a tenth of the room, and failed ones give way to others")
+    @Test("A network has a tenth of the queue, and failed ones give way to others")
     func shares() {
         var queue = Queue(maximumWaiting: 20)
         add(["e1", "e2"], to: &queue)
@@ -79,7 +79,7 @@ struct SecretQueueTests {
         #expect(queue.add("c1", 32, of: caller("c"), now: start) == .refused)
     }
 
-    @Test("Where there is no room, the app with the most gives way")
+    @Test("In a full queue the app with the most jobs gives way")
     func appsGiveWay() {
         var queue = Queue(maximumWaiting: 20)
         for id in 0..<20 { _ = queue.add("x", id, of: caller("net-\(id)"), now: start) }
@@ -90,7 +90,7 @@ struct SecretQueueTests {
         #expect(queue.next(now: start)?.job == "b")
     }
 
-    @Test("While the oldest waits for long, the newest is served at once, each network once")
+    @Test("While the oldest job has waited long, the newest is served first, once for each network")
     func overload() {
         var queue = Queue(maximumWaiting: 100)
         add(["a1", "b1", "c1"], to: &queue)
@@ -100,7 +100,7 @@ struct SecretQueueTests {
         #expect(drain(&queue, at: later) == ["d1", "c1", "b1", "a1", "d2"])
     }
 
-    @Test("Without room the oldest gives way to the newest, once it has waited for long")
+    @Test("In a full queue the oldest job gives way to the newest, once it has waited long")
     func oldest() {
         var queue = Queue(maximumWaiting: 10)
         for id in 0..<10 { _ = queue.add("x", id, of: caller("net-\(id)"), now: start) }
@@ -111,7 +111,7 @@ struct SecretQueueTests {
         #expect(queue.next(now: later)?.job == "a1")
     }
 
-    @Test("A network that is turned away and does not stay away waits behind")
+    @Test("A refused network that comes back too soon waits behind the others")
     func impatient() {
         var queue = Queue(maximumWaiting: 10)
         for id in 0..<10 { _ = queue.add("x", id, of: caller("net-\(id)"), now: start) }
@@ -123,7 +123,7 @@ struct SecretQueueTests {
         )
     }
 
-    @Test("What waits too long is told so")
+    @Test("A job that waits too long is refused")
     func age() {
         var queue = Queue(maximumWaiting: 10)
         add(["a1"], to: &queue)
@@ -146,7 +146,7 @@ struct SecretQueueTests {
         #expect(queue.count == 28)
     }
 
-    @Test("What nobody waits for is not begun")
+    @Test("A job whose callers have left is not begun")
     func removal() {
         var queue = Queue(maximumWaiting: 40)
         add(["a0", "a1", "b0"], to: &queue)
@@ -160,7 +160,7 @@ struct SecretQueueTests {
         #expect(queue.next(now: start) == nil)
     }
 
-    @Test("So many networks are remembered, and no more")
+    @Test("The number of remembered networks is bounded")
     func memory() {
         var networks = FailedNetworks(maximum: 2)
         for name in ["a", "b", "c", "d"] { networks.insert(Array(name.utf8), now: start) }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import SecurePayload
 
-/// Counts what is begun, and holds it until it may end.
+/// Counts the jobs that begin, and holds each until it may end.
 private final class Work: Sendable {
     private let state = Mutex((begun: [String](), mayEnd: false))
 
@@ -30,7 +30,7 @@ private func blockForAMoment() {
 }
 
 @Suite(
-    "Secrets are hashed one after the other, and nobody waits for nothing",
+    "Secret verifier",
     .timeLimit(.minutes(1))
 )
 struct SecretVerifierTests {
@@ -62,14 +62,14 @@ struct SecretVerifierTests {
         _ = try await eventually("\(count) secrets wait") { gauge.value == count ? true : nil }
     }
 
-    @Test("Half of the processors hash, and one at least")
+    @Test("Half of the processors hash, or at least one")
     func threads() {
         #expect(
             [1, 2, 3, 4, 16].map(SecretVerifier.threads(ofProcessors:)) == [1, 1, 1, 2, 8]
         )
     }
 
-    @Test("What is alike is done once, for all who ask")
+    @Test("Equal jobs run once for all callers")
     func alike() async throws {
         let (checks, work) = (makeChecks(), Work())
         let asked = (0..<50).map { _ in ask(checks, "one", work.run("one", right)) }
@@ -80,9 +80,9 @@ struct SecretVerifierTests {
         #expect(try await ask(checks, "one", { nil }).value == nil, "and anew, once it is over")
     }
 
-    @Test("Beyond the room others are told to come back; what is wrong is nothing")
+    @Test("Callers beyond the capacity are told to retry, and a wrong secret gives no result")
     func full() async throws {
-        // A network has two of these.
+        // A network may have two of these.
         let (checks, work) = (makeChecks(room: 20), Work())
         let first = ask(checks, "0", work.run("0", nil))
         _ = try await eventually("it is begun") { work.begun == ["0"] ? true : nil }
@@ -100,7 +100,7 @@ struct SecretVerifierTests {
         try await waiting(0)
     }
 
-    @Test("For who has gone nothing is begun")
+    @Test("A job whose caller has left is not begun")
     func gone() async throws {
         let (checks, work) = (makeChecks(), Work())
         let first = ask(checks, "0", work.run("0", right))
@@ -116,7 +116,7 @@ struct SecretVerifierTests {
         #expect(work.begun == ["0", "2"])
     }
 
-    @Test("At a stop who waits is told so, and what runs ends")
+    @Test("A stop refuses waiting callers, and running jobs end")
     func stop() async throws {
         let (checks, work) = (makeChecks(), Work())
         let running = Task { try await checks.run() }
@@ -134,7 +134,7 @@ struct SecretVerifierTests {
         }
     }
 
-    @Test("What work throws is its askers'")
+    @Test("An error of a job is thrown to its callers")
     func failures() async {
         struct Broken: Error {}
         await #expect(throws: Broken.self) {
