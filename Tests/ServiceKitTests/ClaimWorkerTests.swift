@@ -5,7 +5,7 @@ import ServiceKit
 import Synchronization
 import Testing
 
-@Suite("The rounds of who works on what it claims", .timeLimit(.minutes(1)))
+@Suite("Rounds of a claim worker", .timeLimit(.minutes(1)))
 struct ClaimWorkerTests {
     private struct Refused: Error {}
 
@@ -39,12 +39,12 @@ struct ClaimWorkerTests {
         await loop.stop()
     }
 
-    @Test("while there may be more, the next round follows at once")
+    @Test("The next round follows at once while there may be more")
     func again() async throws {
         try await run { number, _, _ in number < 1000 ? .again : nil }
     }
 
-    @Test("an idle worker sleeps until it is rung, also where it was rung before it slept")
+    @Test("A wake-up ends the sleep of an idle worker, also if it came before the sleep")
     func rung() async throws {
         try await run { number, _, wakeUp in
             guard number < 3 else { return nil }
@@ -53,12 +53,12 @@ struct ClaimWorkerTests {
         }
     }
 
-    @Test("an idle worker that nobody rings looks by itself")
+    @Test("An idle worker without wake-ups polls")
     func looks() async throws {
         try await run { number, _, _ in number < 3 ? .sleep(atMost: .milliseconds(1)) : nil }
     }
 
-    @Test("whoever it listens to wakes it, from any thread; it begins to listen once")
+    @Test("Its listener wakes the worker from any thread, and is subscribed once")
     func heard() async throws {
         let listened = Mutex(0)
         try await run(listening: { ring in
@@ -70,7 +70,7 @@ struct ClaimWorkerTests {
         #expect(listened.withLock { $0 } == 1)
     }
 
-    @Test("a round for which it cannot listen has failed, and the next tries that again first")
+    @Test("A round whose subscription fails has failed, and the next one tries it again first")
     func deaf() async throws {
         let listened = Mutex(0)
         try await run(listening: { _ in
@@ -86,7 +86,7 @@ struct ClaimWorkerTests {
         }
     }
 
-    @Test("a round that fails is told as a reason to be not ready, until one does not fail")
+    @Test("A failed round is a reason to be not ready, until one succeeds")
     func trouble() async throws {
         try await run { number, worker, _ in
             switch number {
@@ -103,7 +103,7 @@ struct ClaimWorkerTests {
         }
     }
 
-    @Test("what is thrown because of a stop is no failure, and the last")
+    @Test("An error because of a stop is not a failure, and ends the rounds")
     func stop() async throws {
         let loop = try EventLoop(name: "claims")
         let worker = await Task(executorPreference: loop) {

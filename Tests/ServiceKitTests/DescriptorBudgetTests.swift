@@ -20,7 +20,7 @@ struct DescriptorBudgetTests {
         #expect(shares <= max(3, total - budget.reserve))
     }
 
-    @Test("Where descriptors are many, a listener holds what was asked for")
+    @Test("With many descriptors, a listener gets the number that was asked for")
     func many() {
         let budget = DescriptorBudget(total: 1_048_576)
         #expect(budget.connections(for: .service(), wanted: 65_536) == 65_536)
@@ -28,7 +28,7 @@ struct DescriptorBudgetTests {
     }
 
     @Test(
-        "Of the usual limits, listeners get what the reserve leaves",
+        "With usual limits, listeners get the rest beyond the reserve",
         arguments: [(256, 128), (1024, 768), (20_000, 15_904)]
     )
     func usual(total: Int, left: Int) {

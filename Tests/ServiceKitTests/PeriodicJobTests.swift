@@ -3,11 +3,11 @@ import Testing
 
 @testable import ServiceKit
 
-@Suite("A job that is done again and again", .timeLimit(.minutes(1)))
+@Suite("Periodic jobs", .timeLimit(.minutes(1)))
 struct PeriodicJobTests {
     private struct Failure: Error {}
 
-    /// Rounds as they are done. Confined to the loop.
+    /// Records rounds. Confined to the loop.
     private final class Bench: @unchecked Sendable {
         var rounds: [Int] = []
         var warnings: [String?] = []
@@ -41,7 +41,7 @@ struct PeriodicJobTests {
         return bench
     }
 
-    @Test("each round leaves its state for the next, also one that fails")
+    @Test("Each round leaves its state for the next, also one that fails")
     func state() async throws {
         let bench = try await onLoop { _, number in
             if number == 2 { throw Failure() }
@@ -50,7 +50,7 @@ struct PeriodicJobTests {
         #expect(bench.rounds == [1, 2, 3, 4])
     }
 
-    @Test("while rounds fail there is a warning, and none once one went well")
+    @Test("A warning lasts from a failed round to a successful one")
     func warning() async throws {
         let bench = try await onLoop { _, number in
             if number < 3 { throw Failure() }

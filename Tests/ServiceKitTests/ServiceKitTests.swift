@@ -8,7 +8,7 @@ struct ArgumentsTests {
         .flag("--json", ""), .value("--key", "<k>", ""), .values("--channel", "<c>", ""),
     ]
 
-    @Test("Options come in both spellings, operands between them")
+    @Test("Options come in both spellings, with operands between them")
     func optionsAreRead() throws {
         let arguments = try Arguments(
             ["app", "--key=a=b", "--channel", "x", "--json", "--channel", "y", "--", "--z"],
@@ -22,7 +22,7 @@ struct ArgumentsTests {
     }
 
     @Test(
-        "A word that does not belong is refused by name",
+        "An unknown word is refused by name",
         arguments: [
             (["--nope"], "--nope"), (["--key"], "--key"), (["--json=1"], "--json"),
             (["--key", "1", "--key", "2"], "--key"), (["a", "b"], "b"),
@@ -39,7 +39,7 @@ struct ArgumentsTests {
 @Suite(.timeLimit(.minutes(1)))
 struct NearestWordTests {
     @Test(
-        "The word that was meant is found through a slip or two, and none where none is near",
+        "A word with a typing mistake or two gets a suggestion, if there is a similar word",
         arguments: [
             ("sned", "send"), ("SHOW", "show"), ("canc", "cancel"), ("lst", "list"), ("xyz", nil),
             ("s", nil), ("", nil), (String(repeating: "a", count: 5000), nil),
@@ -59,7 +59,7 @@ struct LogTests {
         var text: String { lock.withLock { String(decoding: unsafe bytes, as: UTF8.self) } }
     }
 
-    @Test("A JSON line holds the time first, then the data, with every quote escaped")
+    @Test("A JSON line has the time first, then the data, with every quote escaped")
     func linesAreJSON() {
         let lines = Lines()
         let log = Log(service: "test", level: .info, format: .json) { lines.append($0) }
@@ -89,7 +89,7 @@ struct LogTests {
         #expect(lines.text.hasSuffix(",\"duration_ms\":\(number),\"count\":0}\n"))
     }
 
-    @Test("Lines that are gathered go out whole, in pieces that a pipe takes at once")
+    @Test("Buffered lines are written whole, in pieces that a pipe accepts at once")
     func gatheredLines() {
         final class Writes: Sendable {
             private let lock = Lock()
@@ -111,7 +111,7 @@ struct LogTests {
         lines.writeAll()
         let pieces = writes.all
         #expect(pieces.allSatisfy { $0.last == UInt8(ascii: "\n") })
-        // What is longer than a piece goes alone.
+        // A line longer than a piece is written alone.
         let larger = pieces.filter { $0.count > 4096 }
         #expect(larger.map { $0.count { $0 == UInt8(ascii: "\n") } } == [1])
         let text = String(decoding: pieces.joined(), as: UTF8.self).split(separator: "\n")
@@ -122,7 +122,7 @@ struct LogTests {
     }
 
     @Test(
-        "Times are civil dates in UTC, leap years and the years before 1970 included",
+        "Times are civil dates in UTC, including leap years and the years before 1970",
         arguments: [
             (0, "1970-01-01T00:00:00.000Z"), (951_782_400, "2000-02-29T00:00:00.000Z"),
             (1_795_295_045, "2026-11-21T21:04:05.000Z"), (-1, "1969-12-31T23:59:59.000Z"),
@@ -135,7 +135,7 @@ struct LogTests {
 
 @Suite(.timeLimit(.minutes(1)))
 struct MetricsTests {
-    @Test("Counters, gauges and histograms come out as Prometheus' text")
+    @Test("Counters, gauges and histograms are written in Prometheus' text format")
     func expositionIsPrometheusText() {
         let metrics = Metrics()
         metrics.counter(.pushEvents, ["result": "push"]).add(2)
