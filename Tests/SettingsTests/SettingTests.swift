@@ -19,7 +19,7 @@ struct SettingTests {
         }
     }
 
-    @Test("A value that cannot be used is an error with its variable and what that takes")
+    @Test("An invalid value is an error with its variable and the valid values")
     func unusableValuesNameTheirVariable() {
         #expect(
             problem(of: Setting<Int>("COUNT", in: 1...10, default: 1, ""))
@@ -53,7 +53,7 @@ struct SettingTests {
         }
     }
 
-    @Test("An error shows nothing of a secret")
+    @Test("An error does not contain a secret")
     func secretsAreNotShown() {
         let setting = Setting<Int>.secret("KEY", takes: "a number", "") { _ in
             throw ConfigurationError("length", "is wrong")
@@ -61,7 +61,7 @@ struct SettingTests {
         #expect(problem(of: setting) == "KEY cannot be used: length is wrong")
     }
 
-    @Test("Values are read with their units, and defaults stand in for what is absent")
+    @Test("Values are read with their units, and absent ones have defaults")
     func valuesAreRead() throws {
         #expect(try reader.value(of: Setting<Int>("COUNT", in: 1...100, default: 1, "")) == 12)
         let absent = Setting<Int>("NONE", in: 1...100, default: 7, "")
@@ -76,7 +76,7 @@ struct SettingTests {
         #expect(reader.isSetEmpty(Setting<Int>("PORT", in: 0...1, default: nil, "")))
     }
 
-    @Test("People are told a range and a default as they would write them")
+    @Test("Help shows a range and a default in the form of a setting")
     func entriesAreTexts() {
         let bytes = Setting<Int>(
             "SIZE",

@@ -14,7 +14,7 @@ import Testing
 @testable import SecurePayload
 @testable import Simulator
 
-/// What is declared is what is read, and what people are told.
+/// Compares the declared settings with those that services read and the guide lists.
 @Suite(.timeLimit(.minutes(1)))
 struct VariablesTests {
     private static let readers: [(name: String, entries: [SettingEntry])] = [
@@ -42,7 +42,7 @@ struct VariablesTests {
         ("carillon", CommandContext.variables),
     ]
 
-    @Test("The guide's table is what the executables declare")
+    @Test("The guide's table matches the declarations of the executables")
     func guideIsDeclared() throws {
         let guide = URL(filePath: #filePath).deletingLastPathComponent()
             .appending(path: "../../deploy/guides/variables.md").standardizedFileURL
@@ -67,7 +67,7 @@ struct VariablesTests {
         #expect(Set(entries.map(\.name)).count == entries.count)
     }
 
-    @Test("Each service reads what it declares, and nothing else")
+    @Test("Each service reads the settings that it declares, and no others")
     func readIsDeclared() throws {
         let file = #filePath
         let keys = "k1:" + Data(repeating: 7, count: 32).base64EncodedString()
