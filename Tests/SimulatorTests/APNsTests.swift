@@ -5,12 +5,12 @@ import Testing
 
 @testable import Simulator
 
-/// A sender with one key, and APNs as it knows that key.
+/// A sender with one key, and an APNs that knows the key.
 private struct Sender {
     static let now: Int64 = 1_800_000_000
 
     let key: SigningKey
-    /// The token of every request that does not bring its own: no two signatures are the same.
+    /// The token of every request without its own: no two signatures are the same.
     private let usualToken: String
     var checker = APNsChecker()
     var connection = APNsConnection()
@@ -83,7 +83,7 @@ private struct Sender {
 
 @Suite("Simulator: APNs", .timeLimit(.minutes(1)))
 struct APNsTests {
-    @Test("A request as Apple wants it is taken, and binds the connection to its team")
+    @Test("A valid request is accepted, and binds the connection to its team")
     func accepts() throws {
         var sender = try Sender()
         #expect(!sender.connection.isTrusted)
@@ -96,7 +96,7 @@ struct APNsTests {
     }
 
     @Test(
-        "A header that Apple refuses is refused by its own reason",
+        "A header that Apple refuses is refused with its own reason",
         arguments: [
             ("apns-id", "not-a-uuid", 400, "BadMessageId"),
             ("apns-topic", nil, 400, "MissingTopic"),
@@ -119,7 +119,7 @@ struct APNsTests {
         #expect(!sender.connection.isTrusted)
     }
 
-    @Test("A header that comes twice is refused")
+    @Test("A duplicate header is refused")
     func duplicates() throws {
         var sender = try Sender()
         var request = try sender.request(["apns-priority": "5"])
@@ -128,7 +128,7 @@ struct APNsTests {
     }
 
     @Test(
-        "Paths and device tokens are checked",
+        "Paths and device tokens are validated",
         arguments: [
             ("/3/device/", 400, "MissingDeviceToken"), ("/3/device", 400, "MissingDeviceToken"),
             ("/3/device/xyz", 400, "BadDeviceToken"), ("/3/device/abc", 400, "BadDeviceToken"),
@@ -168,7 +168,7 @@ struct APNsTests {
         #expect(sender.judge(try sender.request(["authorization": "Bearer " + old])).status == 200)
     }
 
-    @Test("A token grows old while it is in use")
+    @Test("A token expires while it is in use")
     func ageing() throws {
         var sender = try Sender()
         let request = try sender.request()
@@ -177,7 +177,7 @@ struct APNsTests {
         #expect(sender.judge(request, now: Sender.now + 3601).reason == "ExpiredProviderToken")
     }
 
-    @Test("Another token within 20 minutes on one connection is one too many, on a new one not")
+    @Test("Another token within 20 minutes is refused on the same connection, and not on a new one")
     func tokenUpdates() throws {
         var sender = try Sender()
         #expect(sender.judge(try sender.request()).status == 200)
@@ -220,7 +220,7 @@ struct APNsTests {
         #expect(sender.judge(request, environment: "sandbox").status == 200)
     }
 
-    @Test("Payloads are bounded, 4096 bytes and 5120 for voip")
+    @Test("Payloads are limited to 4096 bytes, and 5120 for voip")
     func sizes() throws {
         var sender = try Sender()
         let body = { (count: Int) in
@@ -256,7 +256,7 @@ struct APNsTests {
         #expect(try judge(&sender, "5", #"{"aps":{}}"#).reason == "InvalidPushType")
     }
 
-    @Test("A client certificate stands for the token, and allows its own topic")
+    @Test("A client certificate replaces the token, and allows its own topic")
     func certificates() throws {
         var sender = try Sender()
         let subject = "CN=Apple Push Services: com.example.shop,UID=com.example.shop"
@@ -272,7 +272,7 @@ struct APNsTests {
         )
     }
 
-    @Test("Answers carry apns-id, a reason, and a 410 its timestamp")
+    @Test("Responses have apns-id, a reason, and for 410 the timestamp")
     func answers() {
         let taken = APNsAnswer.make(
             status: 200,

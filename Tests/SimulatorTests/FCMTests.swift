@@ -5,7 +5,7 @@ import Testing
 
 @testable import Simulator
 
-/// RSA keys take long to make: one for all tests.
+/// RSA keys take long to generate: one for all tests.
 private let accountKey = Result { try SigningKey.generateRSA(bits: 2048) }
 
 private struct Sender {
@@ -79,7 +79,7 @@ private struct Sender {
 
 @Suite("Simulator: FCM", .timeLimit(.minutes(1)))
 struct FCMTests {
-    @Test("A signed grant gets a token in Google's shape")
+    @Test("A signed grant gets a token in Google's form")
     func grant() throws {
         var sender = try Sender()
         let response = try sender.fetch()
@@ -91,7 +91,7 @@ struct FCMTests {
     }
 
     @Test(
-        "A grant that Google refuses is refused in OAuth's words",
+        "A grant that Google refuses is refused with OAuth's error",
         arguments: [
             (["iss": "nobody@example.com"], "invalid_grant"),
             (["aud": "https://example.com/token"], "invalid_grant"),
@@ -107,7 +107,7 @@ struct FCMTests {
         #expect(try JSONValue.parse(response.body)["error"]?.string == error)
     }
 
-    @Test("Another key's signature or another grant type is refused")
+    @Test("A signature of another key, or another grant type, is refused")
     func refusedSignature() throws {
         var sender = try Sender()
         let response = try sender.fetch(key: try SigningKey.generateP256())
@@ -116,7 +116,7 @@ struct FCMTests {
         #expect(try JSONValue.parse(other.body)["error"] == "unsupported_grant_type")
     }
 
-    @Test("A message needs a valid token, of its own project")
+    @Test("A message needs a valid token of its own project")
     func authorization() throws {
         var sender = try Sender()
         let message = #"{"message":{"token":"abc","data":{"a":"1"}}}"#
@@ -131,7 +131,7 @@ struct FCMTests {
         #expect(try sender.judge(message, token: token).status == 401)
     }
 
-    @Test("A topic message has one target, and a rule's token is held against its name")
+    @Test("A topic message has one target, and rules match its name as a token")
     func topics() throws {
         var sender = try Sender()
         let token = try sender.accessToken()
@@ -151,7 +151,7 @@ struct FCMTests {
     }
 
     @Test(
-        "Messages as FCM wants them are taken, in snake case and in camel case",
+        "Valid messages are accepted, in snake case and in camel case",
         arguments: [
             #"{"message":{"topic":"news","notification":{"title":"a","body":"b"}}}"#,
             #"{"message":{"condition":"'a' in topics && 'b' in topics","data":{}}}"#,
@@ -169,7 +169,7 @@ struct FCMTests {
     }
 
     @Test(
-        "What FCM refuses is refused, with the field's name",
+        "A message that FCM refuses is refused with the field's name",
         arguments: [
             ("[]", nil, nil), ("{", nil, nil), ("{}", "INVALID_ARGUMENT", "message"),
             (#"{"mesage":{}}"#, nil, ""), (#"{"message":{"tokn":"a"}}"#, nil, "message"),
@@ -219,7 +219,7 @@ struct FCMTests {
         #expect(judgement.field == field)
     }
 
-    @Test("Payloads are bounded: 4096 bytes, 2048 for a topic")
+    @Test("Payloads are limited to 4096 bytes, and 2048 for a topic")
     func sizes() throws {
         var sender = try Sender()
         let token = try sender.accessToken()
@@ -233,7 +233,7 @@ struct FCMTests {
         #expect(try sender.judge(body("topic", 2049), token: token).status == 400)
     }
 
-    @Test("An error has FCM's shape, with the detail that senders classify by")
+    @Test("An error has FCM's form, with the detail by which senders classify it")
     func errors() throws {
         let gone = FCMAnswer.refused(
             status: 404,

@@ -36,7 +36,7 @@ struct MPNSTests {
         )
     }
 
-    @Test("It wants a class that matches its target, and its XML")
+    @Test("MPNS requires a class that matches the target, and its XML")
     func checks() throws {
         var checker = MPNSChecker()
         func status(_ request: HTTPServerRequest) -> Int { checker.judge(request).status }
@@ -55,7 +55,7 @@ struct MPNSTests {
 
     private let long = String(repeating: "x", count: 3073)
 
-    @Test("A channel is its certificate's alone")
+    @Test("A channel belongs to its certificate")
     func owner() throws {
         var checker = MPNSChecker()
         let path = "/mpns/1?owner=push.example.com"
@@ -69,7 +69,7 @@ struct MPNSTests {
     }
 
     @Test(
-        "A channel's state is what it answers",
+        "A channel answers with its state",
         arguments: [
             ("queuefull", 200, "QueueFull", "Active"), ("suppressed", 200, "Suppressed", "Active"),
             ("expired", 404, "Dropped", "Expired"), ("throttled", 406, "Dropped", "Active"),
@@ -87,7 +87,7 @@ struct MPNSTests {
         #expect(answer.headers["x-messageid"] == "m")
     }
 
-    @Test("Without a certificate a channel takes 500 a day")
+    @Test("A channel without a certificate accepts 500 a day")
     func quota() throws {
         var checker = MPNSChecker()
         let request = try request()
@@ -98,7 +98,7 @@ struct MPNSTests {
         #expect(checker.judge(request, now: tomorrow).status == 200)
     }
 
-    @Test("Who sends again within the hour is told so, and refused again", arguments: [406, 412])
+    @Test("A repeat within the hour gets the same refusal again", arguments: [406, 412])
     func hour(status: Int) throws {
         var checker = MPNSChecker()
         let request = try request()

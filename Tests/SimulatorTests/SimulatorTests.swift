@@ -38,7 +38,7 @@ struct RuleTests {
         #expect(take(&book, .wns, token: "b") == nil)
     }
 
-    @Test("A rule ends after its times, and a percentage is a throw of the dice")
+    @Test("A rule ends after its number of uses, and a percentage is random")
     func limits() throws {
         var book = try book(
             #"[{"status": 500, "times": 2}, {"status": 429, "percent": 5}]"#
@@ -51,7 +51,7 @@ struct RuleTests {
         #expect(book.listing[0]?["remaining"] == 0)
     }
 
-    @Test("Token endpoints are only for rules that name their path")
+    @Test("Only rules that name a token endpoint's path apply to it")
     func paths() throws {
         var book = try book(#"[{"status": 500}, {"path": "/token$/", "status": 503}]"#)
         #expect(take(&book, .fcm, token: nil, path: "/token", isPush: false) == 503)
@@ -60,7 +60,7 @@ struct RuleTests {
     }
 
     @Test(
-        "A rule that cannot be used is refused by its field, and the old rules stay",
+        "An invalid rule is refused by its field, and the old rules stay",
         arguments: [
             (#"{}"#, "rules"), (#"[1]"#, "rules[0]"), (#"[{}, {"percnt": 1}]"#, "rules[1].percnt"),
             (#"[{"provider": "hms"}]"#, "rules[0].provider"),
@@ -83,7 +83,7 @@ struct RuleTests {
     }
 }
 
-@Suite("Simulator: what was received", .timeLimit(.minutes(1)))
+@Suite("Simulator: received requests", .timeLimit(.minutes(1)))
 struct ReceivedLogTests {
     private func received(_ token: String, status: Int? = 200) throws -> ReceivedRequest {
         var judgement = CheckResult()
@@ -110,7 +110,7 @@ struct ReceivedLogTests {
         return listing["received"]?.array?.compactMap { $0["token"]?.string } ?? []
     }
 
-    @Test("An entry tells what came and what was answered")
+    @Test("An entry has the request and the response")
     func entries() throws {
         var log = ReceivedLog()
         log.append(try received("aa"))
@@ -141,7 +141,7 @@ struct ReceivedLogTests {
         #expect(try tokens(log, after: .max) == [])
     }
 
-    @Test("The oldest are dropped and counted, by number and by size")
+    @Test("The oldest entries are dropped and counted, by number and by size")
     func bounds() throws {
         var log = ReceivedLog(maximumCount: 3, maximumBytes: 1 << 20)
         for index in 1...2500 { log.append(try received("a\(index)")) }
@@ -154,7 +154,7 @@ struct ReceivedLogTests {
         #expect(small.listing(after: 0).count < 1100)
     }
 
-    @Test("Forgetting empties log and counts, while numbers go on")
+    @Test("Clearing empties log and counts, and numbers continue")
     func clearing() throws {
         var log = ReceivedLog()
         log.append(try received("a1"))
@@ -169,10 +169,10 @@ struct ReceivedLogTests {
     }
 }
 
-@Suite("Simulator: credentials that are added", .timeLimit(.minutes(1)))
+@Suite("Simulator: added credentials", .timeLimit(.minutes(1)))
 struct CredentialSetTests {
     @Test(
-        "A set that cannot be used is refused by its field",
+        "An invalid set is refused by its field",
         arguments: [
             (#"[]"#, "credentials"), (#"{"hms": []}"#, "hms"), (#"{"apns": {}}"#, "apns"),
             (#"{"apns": [{}]}"#, "apns[0].publicKeyPem"),

@@ -77,7 +77,7 @@ private struct Sender {
 
 @Suite("Simulator: WNS", .timeLimit(.minutes(1)))
 struct WNSTests {
-    @Test("The live endpoint's expires_in is a number, the Entra endpoint's a string")
+    @Test("The live endpoint's expires_in is a number, and the Entra endpoint's a string")
     func tokenShapes() throws {
         var sender = Sender()
         let live = try JSONValue.parse(try sender.live().body)
@@ -98,7 +98,7 @@ struct WNSTests {
         #expect(try sender.entra(tenant: "tenant-3").status == 400)
     }
 
-    @Test("A toast as Microsoft wants it is taken; the channel is the whole target")
+    @Test("A valid toast is accepted, and the entire channel is the target")
     func accepts() throws {
         var sender = Sender()
         let token = try sender.accessToken()
@@ -107,7 +107,7 @@ struct WNSTests {
         #expect(judgement.token == "/wns/?token=abc")
     }
 
-    @Test("An access token is needed, ages, and is for its own app's channels")
+    @Test("An access token is required, expires, and is for its own app's channels")
     func authorization() throws {
         var sender = Sender()
         let token = try sender.accessToken()
@@ -148,7 +148,7 @@ struct WNSTests {
         #expect(try sender.judge(popup, target: "/wns/phone/1", token: token).status == 200)
     }
 
-    @Test("Payloads are read: size, XML, root and value")
+    @Test("Payloads are checked for size, XML, root and value")
     func payloads() throws {
         var sender = Sender()
         let token = try sender.accessToken()
@@ -169,7 +169,7 @@ struct WNSTests {
         #expect(try sender.judge(method: .put, token: token).status == 405)
     }
 
-    @Test("The device's state is told only when it was asked for")
+    @Test("The device's state is returned only if requested")
     func status() throws {
         let quiet = try HTTPServerRequest(.post, "/wns/1")
         #expect(
