@@ -4,9 +4,9 @@ import Observability
 
 /// One child process, from its start to its end.
 ///
-/// A thread of its own starts it, takes its lines and waits for it. The child is asked to be killed
-/// when that thread ends, so that a test run that dies leaves none behind. It gets the environment
-/// that it is given and nothing else.
+/// A thread of its own starts it, reads its lines and waits for it. The child is killed when that
+/// thread ends, so that an aborted test run leaves no processes behind. It gets only the
+/// environment that it is given.
 package final class ChildProcess: @unchecked Sendable {
     package enum Exit: Equatable, Sendable {
         case status(Int32)
@@ -37,7 +37,7 @@ package final class ChildProcess: @unchecked Sendable {
         self.processID = processID
     }
 
-    /// Starts the program of that file, which reads `input` from its standard input.
+    /// Starts the program of this file, which reads `input` from its standard input.
     package static func start(
         _ path: String,
         _ arguments: [String] = [],
@@ -71,7 +71,7 @@ package final class ChildProcess: @unchecked Sendable {
 
     package func signal(_ number: Int32) {
         lock.withLock {
-            // After its end the id may be another process's.
+            // After its end the id may belong to another process.
             guard ended == nil else { return }
             _ = kill(processID, number)
         }
@@ -81,10 +81,10 @@ package final class ChildProcess: @unchecked Sendable {
         lock.withLock { lines[stream] ?? [] }
     }
 
-    /// The log lines that have come so far.
+    /// The log lines so far.
     package var events: [JSONValue] { lines().compactMap { try? JSONValue.parse($0) } }
 
-    /// The first line, of those that came and those that will, that the body accepts.
+    /// Returns the first line that the body accepts, among past and future ones.
     package func line(
         _ what: String,
         where matches: @escaping @Sendable (String) -> Bool
@@ -112,7 +112,7 @@ package final class ChildProcess: @unchecked Sendable {
         }
     }
 
-    /// The first log line with this message.
+    /// Returns the first log line with this message.
     package func event(
         _ message: String,
         where matches: @escaping @Sendable (JSONValue) -> Bool = { _ in true }
@@ -124,8 +124,8 @@ package final class ChildProcess: @unchecked Sendable {
         return try JSONValue.parse(line)
     }
 
-    /// The port of the listener that the log says was opened.
-    /// `surface` is that of its line: `operations` for the operators' own.
+    /// Returns the port of the listener that the log reports as opened. `surface` is that of its
+    /// line: `operations` for the operators' own.
     package func port(scheme: String = "http", surface: String? = nil) async throws -> Int {
         let event = try await event("listening") {
             $0["scheme"]?.string == scheme && $0["surface"]?.string == surface
@@ -136,8 +136,8 @@ package final class ChildProcess: @unchecked Sendable {
         return port
     }
 
-    /// Waits for its end. A test that is cancelled, as one that exceeds its time limit, kills it: else
-    /// the whole run would wait.
+    /// Waits for its end. A cancelled test, as one that exceeds its time limit, kills it: otherwise
+    /// the entire run would wait.
     package func exit() async -> Exit {
         await withTaskCancellationHandler {
             await end()
@@ -146,7 +146,7 @@ package final class ChildProcess: @unchecked Sendable {
         }
     }
 
-    /// Waits for its end, also in a task that is cancelled.
+    /// Waits for its end, also in a cancelled task.
     package func end() async -> Exit {
         await withCheckedContinuation { continuation in
             let known: Exit? = lock.withLock {
@@ -157,7 +157,7 @@ package final class ChildProcess: @unchecked Sendable {
         }
     }
 
-    /// Asks it to stop, and insists when it has not after 40 s.
+    /// Sends SIGTERM, and SIGKILL if it has not ended after 40 s.
     @discardableResult
     package func stop() async -> Exit {
         signal(SIGTERM)
@@ -169,7 +169,7 @@ package final class ChildProcess: @unchecked Sendable {
         return await exit()
     }
 
-    /// What it said last, for the text of a failure.
+    /// Its last output, for the text of a failure.
     package var lastWords: String {
         lock.withLock {
             ((lines[.output] ?? []).suffix(10) + (lines[.errors] ?? []).suffix(10))
@@ -210,13 +210,13 @@ package final class ChildProcess: @unchecked Sendable {
     }
 }
 
-/// What a program that ran to its end said.
+/// The output of a program that ran to its end.
 package struct ProgramAnswer: Sendable {
     package let exit: ChildProcess.Exit
     package let output: String
     package let errors: String
 
-    /// Standard output, where the program ended with 0.
+    /// Returns standard output if the program ended with 0.
     package func successful(_ what: String) throws -> String {
         guard exit == .status(0) else {
             throw TestFailure("\(what) ended with \(exit): \(errors.prefix(2000))")

@@ -5,7 +5,7 @@ import Observability
 
 @testable import HTTPServer
 
-/// One HTTP/2 frame, written and read by hand.
+/// One HTTP/2 frame, written and parsed by hand.
 package struct WireFrame: Sendable, Equatable {
     package enum Kind: UInt8, CaseIterable, Sendable {
         case data = 0
@@ -49,7 +49,7 @@ package struct WireFrame: Sendable, Equatable {
         return bytes + payload
     }
 
-    /// Of each an identifier and a value.
+    /// Makes a SETTINGS frame of identifiers and values.
     package static func settings(_ entries: (Int, Int)...) -> WireFrame {
         WireFrame(
             .settings,
@@ -57,7 +57,8 @@ package struct WireFrame: Sendable, Equatable {
         )
     }
 
-    /// A head of literals: no Huffman code, no table, names and values of less than 127 bytes.
+    /// Makes a head of literals: no Huffman code, no table, names and values of less than 127
+    /// bytes.
     package static func head(
         _ stream: Int,
         _ fields: [(String, String)],
@@ -81,7 +82,7 @@ package struct WireFrame: Sendable, Equatable {
         return bytes
     }
 
-    /// A whole answer without a body.
+    /// Makes a complete response without a body.
     package static func answer(_ stream: Int, _ status: Int = 200) -> WireFrame {
         head(stream, [(":status", String(status))], ends: true)
     }
@@ -98,7 +99,7 @@ package struct WireFrame: Sendable, Equatable {
         WireFrame(.reset, stream: stream, bigEndian(code))
     }
 
-    /// Removes the first whole frame.
+    /// Removes the first complete frame.
     fileprivate static func take(from bytes: inout [UInt8]) -> WireFrame? {
         guard bytes.count >= 9 else { return nil }
         let length = bytes[0..<3].reduce(0) { $0 << 8 | Int($1) }
@@ -118,14 +119,14 @@ package func bigEndian(_ number: Int) -> [UInt8] {
     [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: number >> $0) }
 }
 
-/// An HTTP/2 server over TLS on a free port that says, frame by frame, what its script says and
-/// nothing else: no SETTINGS, no acknowledgement comes by itself.
+/// An HTTP/2 server over TLS on a free port that sends, frame by frame, only what its script says:
+/// no SETTINGS and no acknowledgement is automatic.
 package final class FramePeer: @unchecked Sendable {
     package enum Event {
-        /// The client's preface has come.
+        /// The client's preface has arrived.
         case opened
         case frame(WireFrame)
-        /// All that was written before has been taken.
+        /// All bytes written before have been accepted.
         case written
         case closed
     }
@@ -135,7 +136,7 @@ package final class FramePeer: @unchecked Sendable {
 
     /// Confined to the peer's loop.
     package final class Connection: @unchecked Sendable {
-        /// From 1.
+        /// Counted from 1.
         package let number: Int
         /// For the script.
         package var count = 0
@@ -207,13 +208,13 @@ package final class FramePeer: @unchecked Sendable {
     }
 
     package let port: Int
-    /// PEM, for clients that are to trust it; removed by `stop`.
+    /// PEM, for clients that should trust it; removed by `stop`.
     package let caFile: String
     package var origin: String { "https://localhost:\(port)" }
     private let loop: EventLoop
     private let state: State
 
-    /// Confined to the loop, but for the count.
+    /// Confined to the loop, except for the count.
     private final class State: @unchecked Sendable {
         let lock = Lock()
         private var made = 0
@@ -229,7 +230,7 @@ package final class FramePeer: @unchecked Sendable {
         }
     }
 
-    /// Connections that were accepted, so far.
+    /// The number of connections accepted so far.
     package var connections: Int { state.connections }
 
     private init(port: Int, caFile: String, loop: EventLoop, state: State) {
@@ -239,7 +240,7 @@ package final class FramePeer: @unchecked Sendable {
         self.state = state
     }
 
-    /// Runs `body` beside a peer and a loop for the client; both are gone afterwards.
+    /// Runs `body` with a peer and a loop for the client, and stops both afterwards.
     package static func run(
         _ script: @escaping @Sendable (Connection, Event) -> Void,
         _ body: (FramePeer, EventLoop) async throws -> Void
@@ -284,7 +285,7 @@ package final class FramePeer: @unchecked Sendable {
         try result.get()
     }
 
-    /// On the peer's loop, for each connection that there ever was.
+    /// Runs `body` on the peer's loop, for each connection so far.
     package func onEach(_ body: @escaping @Sendable (Connection) -> Void) async throws {
         try await loop.onLoop { [state] in for connection in state.open { body(connection) } }
     }

@@ -1,4 +1,4 @@
-/// Lets everybody through once it is open.
+/// Blocks its callers until it is open.
 package actor Gate {
     package init() {}
 

@@ -2,7 +2,7 @@ import Foundation
 package import JSON
 import Synchronization
 
-/// What a server answered.
+/// The response of a server.
 package struct HTTPAnswer: Sendable {
     package let status: Int
     /// Names in lower case.
@@ -23,9 +23,9 @@ package struct HTTPAnswer: Sendable {
     }
 }
 
-/// One HTTP/1.1 call over a connection of its own, to a plain listener of this machine.
+/// Makes one HTTP/1.1 call over a connection of its own, to a plain listener of this machine.
 ///
-/// Made by hand and not with HTTPTransport, so that a fault that client and server share is seen.
+/// It does not use HTTPTransport, so that a bug that client and server share is found.
 package func http(
     _ method: String,
     _ url: String,
@@ -70,7 +70,7 @@ package func http(
     return try parse(answer, of: "\(method) \(url)")
 }
 
-/// Reads an answer that ended with its connection.
+/// Parses a response that ended with its connection.
 package func parse(_ answer: [UInt8], of call: String) throws -> HTTPAnswer {
     let end = Array("\r\n\r\n".utf8)
     guard let split = answer.firstRange(of: end) else {
@@ -118,7 +118,7 @@ package struct LoopbackSocket {
     private let descriptor: Int32
 
     package init(port: UInt16) throws {
-        // No child process has it, too: some are given few descriptors.
+        // Child processes do not inherit it: some of them have few descriptors.
         let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
         descriptor = socket(AF_INET, type, 0)
         var limit = timeval(tv_sec: 30, tv_usec: 0)
@@ -164,7 +164,7 @@ package struct LoopbackSocket {
         }
     }
 
-    /// What has come, if only a part; waits for the first of it.
+    /// Returns the bytes that have arrived; waits for the first of them.
     package func receive() throws -> [UInt8] {
         var buffer = [UInt8](repeating: 0, count: 65536)
         let count = unsafe recv(descriptor, &buffer, buffer.count, 0)
@@ -191,7 +191,7 @@ package struct LoopbackSocket {
         _ = Foundation.close(descriptor)
     }
 
-    /// Closes it so that the other side sees at once that nobody reads any more.
+    /// Closes it so that the other side notices at once.
     package func reset() {
         var option = linger(l_onoff: 1, l_linger: 0)
         let size = socklen_t(MemoryLayout<linger>.size)
@@ -202,8 +202,8 @@ package struct LoopbackSocket {
 
 private let portsGiven = Atomic(Int.random(in: 0..<12_000))
 
-/// A port of this machine that nothing listens on, for a listener that cannot choose its own. It is
-/// below the range that connections are given, and each call returns another one.
+/// Returns a port of this machine without a listener, for a listener that cannot choose its own. It
+/// is below the range of outgoing connections, and each call returns another one.
 package func freePort() throws -> Int {
     for _ in 0..<200 {
         let given = portsGiven.wrappingAdd(1, ordering: .relaxed).newValue

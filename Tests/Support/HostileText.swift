@@ -1,11 +1,11 @@
-/// Texts that differ in their bytes and that Unicode finds equivalent: "a" under the same combining
+/// Strings that differ in their bytes and are equivalent in Unicode: "a" under the same combining
 /// marks in another order. To Swift's `String` all of them are one key with one hash.
 package enum HostileText {
     private static let marks: [Unicode.Scalar] = [
         "\u{334}", "\u{327}", "\u{31B}", "\u{316}", "\u{301}", "\u{360}", "\u{345}",
     ]
 
-    /// Different keys of 15 bytes, at most 5,040.
+    /// Returns different keys of 15 bytes, at most 5,040.
     package static func keys(_ count: Int) -> [String] {
         (0..<count).map { number in
             var rest = marks
@@ -19,7 +19,7 @@ package enum HostileText {
         }
     }
 
-    /// As many keys of the same bytes that are nothing special, nor ASCII.
+    /// Returns the same number of ordinary keys with as many bytes, which are not ASCII.
     package static func benignKeys(_ count: Int) -> [String] {
         (0..<count).map { number in
             let digits = String(number)
@@ -27,7 +27,8 @@ package enum HostileText {
         }
     }
 
-    /// One letter under that many marks, in no order: as one text it is sorted by insertion.
+    /// Returns one letter under this many marks, out of order: as one string it is sorted by
+    /// insertion.
     package static func tower(_ count: Int) -> String {
         var text = "a"
         var state: UInt64 = 1
@@ -38,8 +39,8 @@ package enum HostileText {
         return text
     }
 
-    /// How many times the processor time of the other the one takes: the least of several rounds of each, in
-    /// turns.
+    /// Returns how many times the processor time of `cheap` the call of `dear` takes: the minimum
+    /// of several rounds of each, in turns.
     package static func costRatio(of dear: () -> Void, to cheap: () -> Void) -> Double {
         var (least, leastOfCheap) = (Duration.seconds(3600), Duration.seconds(3600))
         for _ in 0..<3 {

@@ -1,6 +1,6 @@
 package import JSON
 
-/// Kafka as somebody else's program sees it: Debian's kcat, not our own client.
+/// Kafka as another program sees it: by Debian's kcat, not our own client.
 package struct KafkaClient: Sendable {
     package let bootstrapServers: String
 
@@ -9,7 +9,7 @@ package struct KafkaClient: Sendable {
     }
 
     /// Writes records whose values are lines, in order, and returns when the broker has them all.
-    /// Neither a key nor a value may hold a tab or a newline.
+    /// Keys and values must not contain a tab or a newline.
     package func produce(_ keyed: [(key: String, value: String)], to topic: String) async throws {
         let lines = keyed.map { "\($0.key)\t\($0.value)" }.joined(separator: "\n")
         _ = try await run(
@@ -27,14 +27,14 @@ package struct KafkaClient: Sendable {
         to topic: String
     ) async throws {
         var arguments = ["-P", "-b", bootstrapServers, "-t", topic, "-X", "acks=all"]
-        // A delimiter that no value here has, so that newlines do not split it.
+        // This delimiter is in no value here, so newlines do not split it.
         arguments += ["-D", "\u{1}<end of the value>"]
         if let key { arguments += ["-k", key] }
         for header in headers { arguments += ["-H", "\(header.name)=\(header.value)"] }
         _ = try await run("/usr/bin/kcat", arguments, input: value).successful("kcat -P")
     }
 
-    /// Everything that is on a topic now.
+    /// Returns all records of a topic.
     package func records(on topic: String) async throws -> [KafkaRead] {
         try await run(
             "/usr/bin/kcat",
@@ -51,7 +51,7 @@ package struct KafkaClient: Sendable {
     }
 }
 
-/// A record as kcat's `-J` shows it.
+/// A record in the form of kcat's `-J`.
 package struct KafkaRead: Sendable {
     package let partition: Int
     package let offset: Int

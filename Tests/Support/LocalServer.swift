@@ -4,14 +4,14 @@ import Foundation
 package import HTTPServer
 import Observability
 
-/// A TLS server of this process on a free port, whose answers are a closure, and the CA that made
+/// A TLS server of this process on a free port, whose responses come from a closure, and the CA of
 /// its certificate.
 package final class LocalServer: Sendable {
     package let port: Int
     package let authority: CertificateAuthority
     /// The server's own, PEM.
     package let certificatePEM: String
-    /// PEM, for clients that are to trust it; removed by `stop`.
+    /// PEM, for clients that should trust it; removed by `stop`.
     package let caFile: String
     package let server: HTTPServer
     private let loop: EventLoop
@@ -38,7 +38,7 @@ package final class LocalServer: Sendable {
         self.loop = loop
     }
 
-    /// Every request so far, in the order in which they came.
+    /// Every request so far, in order of arrival.
     package var received: [HTTPServerRequest] {
         requests.withLock { unsafe seen }
     }
@@ -104,7 +104,7 @@ package final class LocalServer: Sendable {
         try? FileManager.default.removeItem(atPath: caFile)
     }
 
-    /// The handler exists before the server that it reports to.
+    /// Needed as the handler exists before the server to which it reports.
     private final class ServerBox: @unchecked Sendable {
         private let lock = Lock()
         private weak var value: LocalServer?
@@ -116,7 +116,7 @@ package final class LocalServer: Sendable {
     }
 }
 
-/// Runs `body` beside a server and a loop for the client; both are gone afterwards.
+/// Runs `body` with a server and a loop for the client, and stops both afterwards.
 package func withLocalServer(
     protocols: [HTTPServerConfiguration.ApplicationProtocol] = [.http2, .http11],
     maxConcurrentStreams: Int = 100,

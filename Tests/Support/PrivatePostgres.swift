@@ -2,20 +2,20 @@ import Foundation
 
 /// A Postgres of one test's own, which may stop it, crash it and start it again.
 ///
-/// It listens on a free port of 127.0.0.1 and keeps its data in a temporary folder, which `remove`
-/// deletes. What it has answered outlives the process (`synchronous_commit` is on), not the machine
-/// (`fsync` is off). Its processes end with the test's.
+/// It listens on a free port of 127.0.0.1 and stores its data in a temporary folder, which `remove`
+/// deletes. Answered writes survive a crash of the process (`synchronous_commit` is on), but not of
+/// the machine (`fsync` is off). Its processes end with the test's.
 package final class PrivatePostgres: Sendable {
     package enum Stop: Sendable, CaseIterable {
-        /// SIGINT: backends are told, a last checkpoint is written.
+        /// SIGINT: backends are stopped, and a last checkpoint is written.
         case fast
-        /// SIGQUIT: nobody is told much; the next start recovers.
+        /// SIGQUIT: backends abort; the next start recovers.
         case immediate
-        /// SIGKILL of the postmaster: its backends find out by themselves.
+        /// SIGKILL of the postmaster: its backends notice by themselves.
         case kill
     }
 
-    /// Where its programs are: the newest of 15 or later; nil where there is none.
+    /// The folder of its programs: the newest version from 15 on; `nil` if it is not installed.
     package static let programs: String? = {
         let root = "/usr/lib/postgresql"
         let versions = (try? FileManager.default.contentsOfDirectory(atPath: root)) ?? []
@@ -23,7 +23,7 @@ package final class PrivatePostgres: Sendable {
         return newest.map { "\(root)/\($0)/bin" }
     }()
 
-    /// A server's certificate and its key, in PEM. With one it speaks TLS to whoever asks.
+    /// A server's certificate and its key, in PEM. With one it accepts TLS from any client.
     package typealias Certificate = (certificatePEM: String, privateKeyPEM: String)
 
     package let port: Int
@@ -43,9 +43,9 @@ package final class PrivatePostgres: Sendable {
     /// Makes a data folder and starts a server on it.
     ///
     /// - Parameters:
-    ///   - settings: More of `name=value`; they win over those here.
-    ///   - certificate: Nil: no TLS.
-    /// - Returns: A server that takes connections.
+    ///   - settings: More of `name=value`; they override those here.
+    ///   - certificate: `nil` for no TLS.
+    /// - Returns: A server that accepts connections.
     /// - Throws: `TestFailure`.
     package static func start(
         settings: [String] = [],
@@ -86,7 +86,7 @@ package final class PrivatePostgres: Sendable {
         url = "postgresql://carillon:\(password)@127.0.0.1:\(port)/postgres?sslmode=disable"
     }
 
-    /// A URI with another's choice of TLS, as `sslmode=require`.
+    /// Returns a URI with another choice of TLS, as `sslmode=require`.
     package func url(_ parameters: String) -> String {
         url.replacingOccurrences(of: "sslmode=disable", with: parameters)
     }
@@ -103,7 +103,7 @@ package final class PrivatePostgres: Sendable {
             files["server.key"] = certificate.privateKeyPEM
         }
         for (name, text) in files {
-            // Postgres refuses a key that others may read.
+            // Postgres rejects a key that others may read.
             let isWritten = FileManager.default.createFile(
                 atPath: "\(folder)/\(name)",
                 contents: Data(text.utf8),
@@ -122,8 +122,8 @@ package final class PrivatePostgres: Sendable {
         _ = try await run(command[0], Array(command.dropFirst())).successful("initdb")
     }
 
-    /// Postgres refuses to be root. The wish to be killed with the parent is lost with the
-    /// change of user, so it is said again.
+    /// Returns the command under another user, as Postgres refuses to run as root. The change of
+    /// user resets the signal for the parent's death, so it is set again.
     private func asPostgres(_ command: [String]) -> [String] {
         guard getuid() == 0 else { return command }
         let user = ["--reuid", "postgres", "--regid", "postgres", "--init-groups"]
@@ -138,7 +138,7 @@ package final class PrivatePostgres: Sendable {
         ]
     }
 
-    /// Starts it on the data that is there, and returns when it takes connections.
+    /// Starts it on the existing data, and returns when it accepts connections.
     package func start() async throws {
         let options =
             [
@@ -146,7 +146,7 @@ package final class PrivatePostgres: Sendable {
                 "synchronous_commit=on", "full_page_writes=off", "shared_buffers=32MB",
                 "max_connections=100",
             ] + tls + settings
-        // Its log goes to standard error; lines are waited for on standard output.
+        // Its log goes to standard error, while the test waits for lines of standard output.
         let command = asPostgres(
             [
                 "/bin/sh", "-c", "exec \"$@\" 2>&1", "sh", "\(programs)/postgres", "-D",
@@ -160,7 +160,7 @@ package final class PrivatePostgres: Sendable {
         }
     }
 
-    /// Returns when none of its processes is left: they hold the pipe of its log open.
+    /// Returns when all of its processes have ended: they keep the pipe of its log open.
     package func stop(_ how: Stop) async {
         guard let process = await server.process else { return }
         switch how {
@@ -172,7 +172,7 @@ package final class PrivatePostgres: Sendable {
         await server.set(nil)
     }
 
-    /// What its log says since the last start.
+    /// The lines of its log since the last start.
     package func log() async -> [String] { await server.process?.lines() ?? [] }
 
     /// Stops it and deletes its data.

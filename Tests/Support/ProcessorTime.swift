@@ -1,6 +1,7 @@
 import Foundation
 
-/// Measures the processor time that a body takes on its thread: a busy machine does not make it longer.
+/// Measures the processor time of a body on its thread, which does not depend on the load of the
+/// machine.
 package func processorTime(_ body: () -> Void) -> Duration {
     func now() -> Duration {
         var time = timespec()

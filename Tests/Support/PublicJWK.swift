@@ -1,8 +1,9 @@
 package import Cryptography
 package import JSON
 
-/// The JWK of a key, from where its numbers lie in a SubjectPublicKeyInfo: of P-256 the last 64 bytes
-/// are the point; of RSA the exponent comes last, 65537 in three bytes, behind a head of two.
+/// Returns the JWK of a key, by the positions of its numbers in a SubjectPublicKeyInfo: for P-256
+/// the last 64 bytes are the point; for RSA the exponent comes last, 65537 in three bytes, after a
+/// header of two.
 package func publicJWK(_ key: SigningKey, _ kid: String?) throws -> JSONValue {
     let base64 = try key.publicKeyPEM().split(separator: "\n").dropFirst().dropLast().joined()
     let der = try Base64.decode(base64)

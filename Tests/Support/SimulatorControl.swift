@@ -1,19 +1,19 @@
 package import JSON
 
-/// The simulator's plain HTTP side: what it received, and what it shall answer.
+/// The simulator's plain HTTP side: the received requests, and the rules for its responses.
 package struct SimulatorControl: Sendable {
     package let url: String
 
     /// One request that a provider received.
     package struct Received: Sendable {
         package let sequence: Int
-        /// When it came, in ISO 8601.
+        /// The time of arrival, in ISO 8601.
         package let at: String
         package let provider: String
         package let environment: String
         package let connection: Int?
         package let token: String
-        /// APNs' topic, or FCM's.
+        /// The topic of APNs or FCM.
         package let topic: String?
         package let path: String
         package let status: Int
@@ -41,7 +41,8 @@ package struct SimulatorControl: Sendable {
         }
     }
 
-    /// What came after a sequence number, oldest first, with the number to ask from next.
+    /// Returns the requests after a sequence number, oldest first, with the number for the next
+    /// call.
     package func received(after: Int = 0) async throws -> (all: [Received], next: Int) {
         let answer = try await http("GET", "\(url)/received?after=\(after)")
         guard answer.status == 200, let json = answer.json else {
@@ -53,12 +54,12 @@ package struct SimulatorControl: Sendable {
         return ((json["received"]?.array ?? []).map(Received.init), json["next"]?.integer ?? after)
     }
 
-    /// What came for one token, or for the channel URI that ends with it.
+    /// Returns the requests for one token, or for the channel URI that ends with it.
     package func received(for token: String) async throws -> [Received] {
         try await received().all.filter { $0.token == token || $0.path.hasSuffix(token) }
     }
 
-    /// Waits until so many requests came for one token.
+    /// Waits until this many requests for one token have arrived.
     package func waitFor(_ count: Int, for token: String) async throws -> [Received] {
         try await eventually("\(count) requests for one token") {
             let all = try await received(for: token)
@@ -66,7 +67,7 @@ package struct SimulatorControl: Sendable {
         }
     }
 
-    /// Scripts the answers; the first rule that matches wins. Rules that were there are gone.
+    /// Scripts the responses: the first rule that matches wins. Replaces all earlier rules.
     package func setRules(_ rules: [JSONValue]) async throws {
         try await put("rules", .array(rules))
     }
@@ -75,7 +76,7 @@ package struct SimulatorControl: Sendable {
         try await put("settings", settings)
     }
 
-    /// How many requests a provider has answered with a status.
+    /// Returns how many requests a provider has answered with a status.
     package func count(_ provider: String, status: Int) async throws -> Int {
         let answer = try await http("GET", "\(url)/counts")
         guard let json = answer.json else { throw TestFailure("GET /counts: \(answer.status)") }

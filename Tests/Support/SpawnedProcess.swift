@@ -1,14 +1,14 @@
 import Foundation
 import Observability
 
-/// The part of `ChildProcess` that blocks and that speaks to the system: one thread's.
+/// The part of `ChildProcess` that blocks and makes system calls, on one thread.
 struct SpawnedProcess {
     let processID: Int32
     private let output: Int32
     private let errors: Int32
 
-    /// A child inherits what is open at the moment of its start, so one starts at a time: else it
-    /// could hold another's pipe open.
+    /// A child inherits the descriptors that are open when it starts, so one starts at a time:
+    /// otherwise it could keep another's pipe open.
     private static let starting = Lock()
 
     static func start(
@@ -56,7 +56,7 @@ struct SpawnedProcess {
         errors = errorPipe.read
     }
 
-    /// Hands out every line of both streams until both are closed.
+    /// Passes on every line of both streams until both are closed.
     func readLines(_ line: (ChildProcess.Stream, String) -> Void) {
         var pending: [[UInt8]] = [[], []]
         let streams: [ChildProcess.Stream] = [.output, .errors]
@@ -103,7 +103,8 @@ struct SpawnedProcess {
         _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
     }
 
-    /// A file without a name, at its start, so that no writer can block on a full pipe.
+    /// Makes a file without a name, positioned at its start, so that no writer can block on a full
+    /// pipe.
     private static func file(holding bytes: [UInt8]) throws -> Int32 {
         var name = Array("/tmp/carillon-input-XXXXXX".utf8CString)
         let descriptor = unsafe mkstemp(&name)

@@ -6,10 +6,10 @@ import PushStorage
 import Storage
 
 /// Carillon as an operator runs it: the built executables, the simulator, a database and topics of
-/// its own. Everything is on this machine, on ports of its own, and gone afterwards.
+/// its own. Everything is on this machine, on ports of its own, and is removed afterwards.
 ///
-/// On the broker of `KAFKA_BOOTSTRAP_SERVERS` the topics have a prefix; where there is none, the
-/// simulator hosts librdkafka's mock cluster. `extra` may name another broker, and another prefix.
+/// On the broker of `KAFKA_BOOTSTRAP_SERVERS` the topics have a prefix; without one the simulator
+/// hosts librdkafka's mock cluster. `extra` may name another broker, and another prefix.
 package final class Stack: Sendable {
     package let database: TestDatabase
     package let simulatorProcess: ChildProcess
@@ -17,14 +17,14 @@ package final class Stack: Sendable {
     package let kafka: KafkaClient
     /// The topics' prefix.
     package let prefix: String
-    /// What every service and the command get.
+    /// The environment of every service and of the command.
     package let environment: [String: String]
-    /// The simulator's TLS listener, where channel URIs lead.
+    /// The simulator's TLS listener, for channel URIs.
     package let origin: String
     package let folder: String
 
-    /// Runs the body with a whole stack, registration and one dispatcher included where asked for.
-    /// Its database is on `postgres`, where the test brings a server of its own.
+    /// Runs the body with a complete stack, with registration and one dispatcher if requested. Its
+    /// database is on `postgres`, if the test has a server of its own.
     package static func with<Value: Sendable>(
         _ extra: [String: String] = [:],
         postgres: PrivatePostgres? = nil,
@@ -134,7 +134,7 @@ package final class Stack: Sendable {
         ].merging(extra) { _, theirs in theirs }
     }
 
-    /// The file of a built executable.
+    /// Returns the file of a built executable.
     package static func executable(_ name: String) -> String {
         "\(TestEnvironment.executables ?? ".build/release")/\(name)"
     }
@@ -147,13 +147,13 @@ package final class Stack: Sendable {
 
     // MARK: - Services and the command
 
-    /// A service that is up: its process and its plain HTTP address.
+    /// A running service: its process and its plain HTTP address.
     package struct Service: Sendable {
         package let process: ChildProcess
         package let url: String
     }
 
-    /// Starts a service and waits until it says that it is ready.
+    /// Starts a service and waits until it reports that it is ready.
     package func start(
         _ executable: String,
         _ extra: [String: String] = [:]
@@ -172,7 +172,7 @@ package final class Stack: Sendable {
         }
     }
 
-    /// Runs the operator's command, and fails with what it says when it does.
+    /// Runs the operator's command, and fails with its output if it fails.
     @discardableResult
     package func carillon(_ arguments: String...) async throws -> String {
         try await run(Self.executable("carillon"), arguments, environment: environment)
@@ -193,7 +193,7 @@ package final class Stack: Sendable {
         }
     }
 
-    /// A new app that holds credentials for all three providers.
+    /// Makes a new app with credentials for all three providers.
     package func makeApp(named name: String? = nil) async throws -> App {
         let id = name ?? TestEnvironment.unique("app-")
         let created = try JSONValue.parse(try await carillon("app", "create", id, "--json"))
@@ -248,7 +248,7 @@ package final class Stack: Sendable {
         )
     }
 
-    /// Writes a file that is gone with the stack; answers its path.
+    /// Writes a file that is removed with the stack, and returns its path.
     package func write(_ text: String, to name: String) throws -> String {
         let path = "\(folder)/\(name)"
         try text.write(toFile: path, atomically: true, encoding: .utf8)
@@ -263,11 +263,11 @@ package final class Stack: Sendable {
         return try JSONValue.parse([UInt8](data))
     }
 
-    // MARK: - Events and what became of them
+    // MARK: - Events and their outcomes
 
     package func topic(_ name: String) -> String { prefix + name }
 
-    /// The topics of the house: a mock cluster makes none when `carillon migrate` asks.
+    /// Carillon's topics: on a mock cluster `carillon migrate` makes none.
     package static let topics =
         [
             "push.requests", "push.outcomes", "push.dead-letters", "config.published", "PUSH_RC",
@@ -282,7 +282,8 @@ package final class Stack: Sendable {
         )
     }
 
-    /// The push of an event as `carillon push show --json` has it, once nothing of it is pending.
+    /// Returns the push of an event as `carillon push show --json` prints it, once no delivery is
+    /// pending.
     package func finishedPush(event id: String) async throws -> JSONValue {
         try await eventually("the push of event \(id) is finished") {
             let answer = try await run(
@@ -307,7 +308,7 @@ package final class Stack: Sendable {
         guard result?.status == .cancelled else { throw TestFailure("no push was cancelled") }
     }
 
-    /// The outcomes of one event, once there are so many.
+    /// Returns the outcomes of one event, once there are this many.
     package func outcomes(_ count: Int, event id: String) async throws -> [JSONValue] {
         try await eventually("\(count) outcomes of event \(id)") {
             let all = try await kafka.records(on: topic("push.outcomes"))
@@ -316,7 +317,7 @@ package final class Stack: Sendable {
         }
     }
 
-    /// The dead letters, once there are so many of this key.
+    /// Returns the dead letters of this key, once there are this many.
     package func deadLetters(_ count: Int, key: String) async throws -> [KafkaRead] {
         try await eventually("\(count) dead letters of key \(key)") {
             let all = try await kafka.records(on: topic("push.dead-letters"))

@@ -1,33 +1,34 @@
 import Foundation
 
-/// What only tests share: child processes, a stack of the built executables, records on Kafka.
+/// Parts that only tests share: child processes, a stack of the built executables, records on
+/// Kafka.
 ///
-/// `deploy/test` says where things are, by the environment. What is not there is `nil`, and the
-/// suites that need it are skipped with a reason.
+/// `deploy/test` sets the locations in the environment. A missing one is `nil`, and the suites that
+/// need it are skipped with a reason.
 package enum TestEnvironment {
-    /// A libpq URI of a server where databases and schemas may be made and dropped.
+    /// A libpq URI of a server on which databases and schemas may be made and dropped.
     package static let databaseURL = value("DATABASE_URL")
     /// A real broker.
     package static let kafkaBootstrapServers = value("KAFKA_BOOTSTRAP_SERVERS")
     /// The folder of the built executables.
     package static let executables = value("CARILLON_BIN")
-    /// A Python with what deploy/test-requirements.txt lists.
+    /// A Python with the packages of deploy/test-requirements.txt.
     package static let python = value("CARILLON_PYTHON")
-    /// A Python with what deploy/test-requirements-leancloud.txt lists.
+    /// A Python with the packages of deploy/test-requirements-leancloud.txt.
     package static let pythonWithLeanCloud = value("CARILLON_PYTHON_LEANCLOUD")
 
-    /// A Python with what deploy/test-requirements-schemathesis.txt lists.
+    /// A Python with the packages of deploy/test-requirements-schemathesis.txt.
     package static let pythonWithSchemathesis = value("CARILLON_PYTHON_SCHEMATHESIS")
-    /// A Python with what deploy/test-requirements-firebase.txt lists.
+    /// A Python with the packages of deploy/test-requirements-firebase.txt.
     package static let pythonWithFirebase = value("CARILLON_PYTHON_FIREBASE")
-    /// A Python with what deploy/test-requirements-secure.txt lists.
+    /// A Python with the packages of deploy/test-requirements-secure.txt.
     package static let pythonWithSecure = value("CARILLON_PYTHON_SECURE")
-    /// A Python with what deploy/test-requirements-ingest.txt lists.
+    /// A Python with the packages of deploy/test-requirements-ingest.txt.
     package static let pythonForIngest = value("CARILLON_PYTHON_INGEST")
 
-    /// A folder whose `node_modules` has what EndToEndTests/JavaScript/package.json lists.
+    /// A folder whose `node_modules` has the packages of EndToEndTests/JavaScript/package.json.
     package static let nodeClients = value("NODE_CLIENTS")
-    /// A folder with the jars that EndToEndTests/Java/clients.json lists, a folder for each client.
+    /// A folder with the jars of EndToEndTests/Java/clients.json, a folder for each client.
     package static let javaClients = value("JAVA_CLIENTS")
     /// The folder of the built programs of EndToEndTests/Go.
     package static let goPrograms = value("CARILLON_GO_PROGRAMS")
@@ -39,7 +40,8 @@ package enum TestEnvironment {
         return value
     }
 
-    /// For names of databases, schemas, topics and apps: no two are equal, on one machine, ever.
+    /// Makes a name for a database, schema, topic or app that is unique on this machine for all
+    /// time.
     package static func unique(_ prefix: String) -> String {
         let random = UInt64.random(in: 0..<(1 << 40))
         return prefix + String(ProcessInfo.processInfo.processIdentifier, radix: 36)
@@ -47,7 +49,7 @@ package enum TestEnvironment {
     }
 }
 
-/// A promise that did not hold, where there is nothing to compare.
+/// A failed expectation without values to compare.
 package struct TestFailure: Error, CustomStringConvertible {
     package let description: String
 
@@ -56,7 +58,7 @@ package struct TestFailure: Error, CustomStringConvertible {
     }
 }
 
-/// Runs what blocks on a thread of its own, so that the pool that the tests run on never waits.
+/// Runs blocking work on a thread of its own, so that the pool that runs the tests never waits.
 package func onThread<Value: Sendable>(
     _ body: @escaping @Sendable () throws -> Value
 ) async throws -> Value {
@@ -65,9 +67,8 @@ package func onThread<Value: Sendable>(
     }
 }
 
-/// Asks again and again, every 10 ms, until there is an answer: for what has no event of its own,
-/// such as a count behind HTTP. The suite's time limit is not enough of a bound: this one names
-/// what was waited for.
+/// Polls every 10 ms until there is a value: for state without an event of its own, such as a count
+/// behind HTTP. The suite's time limit is not enough as a bound: this one names the missing state.
 package func eventually<Value>(
     _ what: String,
     within limit: Duration = .seconds(30),

@@ -1,8 +1,9 @@
 import Foundation
 
-/// A database of one's own on the server of `DATABASE_URL`, made and dropped through Debian's psql.
+/// A database of the test's own on the server of `DATABASE_URL`, made and dropped through Debian's
+/// psql.
 ///
-/// For what must share nothing with its neighbours, advisory locks and NOTIFY channels included.
+/// For tests that must share nothing with others, including advisory locks and NOTIFY channels.
 package struct TestDatabase: Sendable {
     package let name: String
     package let url: String
@@ -20,7 +21,7 @@ package struct TestDatabase: Sendable {
         return TestDatabase(name: name, url: url, server: server)
     }
 
-    /// Rows of one column each line; columns are parted by `|`.
+    /// Returns one line for each row, with its columns separated by `|`.
     package func query(_ sql: String) async throws -> [String] {
         try await Self.psql(url, sql)
     }

@@ -2,10 +2,10 @@ import Foundation
 package import JSON
 package import PushCore
 
-/// What a `where` means, evaluated over one object at a time: what SQL is compared with. It shares
-/// nothing with the compiler, and leaves regular expressions to ICU.
+/// Evaluates a `where` over one object at a time, for comparison with SQL. It shares no code with
+/// the compiler, and leaves regular expressions to ICU.
 package struct WhereEvaluation {
-    /// The objects of a class (`_User` where a query names none) that a sub-query selects.
+    /// Returns the objects of a class (`_User` if a query names none) that a sub-query selects.
     package typealias Resolve = (WhereQuery) -> [JSONObject]
 
     private let resolve: Resolve
@@ -23,7 +23,7 @@ package struct WhereEvaluation {
         }
     }
 
-    /// Which of them a sub-query selects, in its order and within its limit.
+    /// Returns the objects that a sub-query selects, in its order and within its limit.
     package func select(_ query: WhereQuery, from objects: [JSONObject]) -> [JSONObject] {
         let found = objects.filter { matches(query.condition, $0) }.sorted { left, right in
             for key in query.order {
@@ -94,7 +94,7 @@ package struct WhereEvaluation {
         }
     }
 
-    /// Of the value itself, or of an element of it.
+    /// Tests the value itself, and each element of it.
     private func any(_ value: JSONValue?, _ test: (JSONValue) -> Bool) -> Bool {
         guard let value else { return false }
         return test(value) || value.array?.contains(where: test) ?? false
@@ -142,7 +142,7 @@ package struct WhereEvaluation {
     private static func isSame(_ left: JSONValue, _ right: JSONValue) -> Bool {
         switch (left, right) {
         case (.integer(let left), .integer(let right)): left == right
-        // What `jsonb` gives back of 1e20 are its digits, which are no `Int64`.
+        // `jsonb` returns 1e20 as its digits, which exceed `Int64`.
         case (.integer, .double), (.double, .integer), (.double, .double), (.number, _),
             (_, .number):
             left.double != nil && left.double == right.double
@@ -226,7 +226,7 @@ package struct WhereEvaluation {
         return 2 * asin(min(1, (y * y + cosines * x * x).squareRoot()))
     }
 
-    /// By the winding number.
+    /// Tests by the winding number.
     private static func isInside(_ point: GeoPoint, _ corners: [GeoPoint]) -> Bool {
         var turns = 0
         for (index, start) in corners.enumerated() {
