@@ -7,7 +7,7 @@ struct XMLTests {
         try XMLElement.parse(Array(text.utf8), maximumDepth: depth, maximumBytes: bytes)
     }
 
-    @Test("A toast is read: names, attributes, children, text with XML's own entities")
+    @Test("A toast is read with names, attributes, children, and text with XML's own entities")
     func toast() throws {
         let root = try parse(
             """
@@ -22,7 +22,7 @@ struct XMLTests {
         #expect(binding.children.map(\.text) == ["Mets & <Giants> – é", ""])
     }
 
-    @Test("Prefixes stand for their namespaces")
+    @Test("Prefixes are resolved to their namespaces")
     func namespaces() throws {
         let root = try parse(
             "<wp:Notification xmlns:wp=\"WPNotification\"><wp:Toast/></wp:Notification>"
@@ -33,7 +33,7 @@ struct XMLTests {
         #expect(throws: XMLError.self) { try parse("<wp:Notification/>") }
     }
 
-    @Test("A document type is refused, so no entity expands and nothing is fetched")
+    @Test("A document type is refused, so no entity is expanded and nothing is fetched")
     func documentTypes() {
         for text in [
             "<!DOCTYPE a><a/>", "<!DOCTYPE a SYSTEM \"http://127.0.0.1/x.dtd\"><a/>",
@@ -47,7 +47,7 @@ struct XMLTests {
     }
 
     @Test(
-        "What is not well-formed is refused",
+        "Malformed XML is refused",
         arguments: [
             "", " ", "a", "<a>", "<a></b>", "<a/><b/>", "<a b></a>", "<a>&</a>", "<a>\u{1}</a>",
         ]
