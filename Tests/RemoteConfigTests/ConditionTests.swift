@@ -207,7 +207,7 @@ struct ConditionTests {
         )
     }
 
-    /// By `hashlib`, SHA-256 modulo a hundred million is 50,078,638 for `install-1` and 83,453,276
+    /// SHA-256 modulo a hundred million, by `hashlib`, is 50,078,638 for `install-1` and 83,453,276
     /// for `seed.install-1`.
     @Test(arguments: [
         ("percent <= 50", false), ("percent <= 51", true), ("percent > 50", true),

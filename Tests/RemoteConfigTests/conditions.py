@@ -128,7 +128,7 @@ def write(count, start, path):
 def reading(line):
     """What is wrong with this line; None where nothing is."""
     try:
-        # As it reads and writes a text itself: its parser takes \t and its like for escapes.
+        # It uses its own escaping, as its parser reads \t and similar text as escapes.
         text = repr(ConditionParser().parse(line))
     except Exception as error:
         return f"{line}: {type(error).__name__} {str(error)[:200]}"
