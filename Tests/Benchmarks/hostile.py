@@ -67,7 +67,7 @@ def brackets(proof):
     return request("POST", "/1.1/batch", headers, gzip.compress(body))
 
 
-# What is sent, how often in a second, and whether the answer is read.
+# The requests of each attack, their rate per second, and whether the response is read.
 ATTACKS = {
     "keys": (flooded, 5, True),
     "brackets": (lambda: brackets({}), 5, True),
@@ -148,10 +148,10 @@ def attack(number, call, rate, reads):
                 sock.sendall(call)
                 read_answer(sock, b"")
             elif sock.send(call) < len(call):
-                # Half a request, of no more use.
+                # Half a request is of no more use.
                 raise OSError
         except BlockingIOError:
-            # It takes no more of us. What it holds for us it may keep.
+            # The server accepts no more. It may keep what it has buffered.
             continue
         except (OSError, EOFError):
             if sock is not None:
@@ -171,7 +171,7 @@ def beside(kind):
             attack(number, call, rate, reads)
         children.append(child)
     try:
-        # The first seconds are theirs.
+        # The first seconds belong to the attackers.
         time.sleep(3)
         return honest()
     finally:

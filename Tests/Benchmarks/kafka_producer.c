@@ -1,12 +1,12 @@
-/* librdkafka's own producer, for deploy/bench ingest: what it makes of the records that intake writes.
+/* librdkafka's own producer, for deploy/bench ingest: its rate with the records that ingest writes.
  *
  * usage: kafka_producer TOPIC COUNT FILE APP
  *
- * FILE has objects, one a line, each with its `_id` first. COUNT records of them go to TOPIC, again and
- * again from the top: the `_id` as key, the line as value, and the headers of intake. Idempotent, acks=all,
- * with the settings of Carillon's producer. It polls as the program of librdkafka's authors does that
- * measures it, every so often and when its queue is full. Prints records a second, from the first call to
- * the last acknowledgement, as one JSON object. */
+ * FILE has objects, one a line, each with its `_id` first. COUNT records of them go to TOPIC, repeated
+ * from the top: the `_id` as key, the line as value, and the headers of ingest. Idempotent, acks=all,
+ * with the settings of Carillon's producer. It polls like librdkafka's own benchmark, at intervals and
+ * when its queue is full. Prints records a second, from the first call to the last acknowledgement, as
+ * one JSON object. */
 #include <librdkafka/rdkafka.h>
 #include <stdio.h>
 #include <stdlib.h>

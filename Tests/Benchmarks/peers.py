@@ -90,7 +90,7 @@ def beside(work, count, begin):
     os.close(ready)
     try:
         figures = honest()
-        # Those that were cut off just now are on their way back.
+        # Connections that were just cut off reconnect.
         end = time.monotonic() + 10
         while connections() < count:
             if time.monotonic() > end:
@@ -145,7 +145,7 @@ def dribble(peer):
     """A byte at a time; the server says 408 and ends when it has had enough."""
     try:
         peer.send(b"x")
-        # Whatever comes, it is the end.
+        # Any byte is the end.
         peer.recv(4096)
         return False
     except BlockingIOError:

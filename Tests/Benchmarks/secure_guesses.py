@@ -79,7 +79,7 @@ async def attack(number):
 
 
 async def main():
-    # They have machines of their own.
+    # Real clients run on other machines.
     os.nice(19)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)

@@ -56,7 +56,7 @@ def manage():
     assert first.template.parameters["welcome"].conditionalValues["swiss"].value == "Grüezi"
     assert first.template.conditions[0].tagColor == models.TagColor.TEAL
 
-    # What was validated is no version.
+    # A validated template is not a version.
     expect(exceptions.VersionMismatchError, config.update_remote_config, validated)
     expect(exceptions.VersionMismatchError, config.update_remote_config, empty)
     expect(exceptions.VersionMismatchError, config.validate_remote_config, empty)

@@ -37,7 +37,7 @@ def sent(kind, identifier):
 def calls(client, count):
     """So many of each, and 20 times as many of track; what is sent is told."""
     def told(kind, result):
-        # Segment's answers (success, message), whose id it made; RudderStack's does, too.
+        # Segment returns (success, message) with the id that it made, and so does RudderStack.
         check(f"{kind} is queued", result[0])
         sent("Segment" + kind, result[1]["messageId"])
 
@@ -67,7 +67,7 @@ def package_calls(make):
         client.join()
         client = make(on_error=failed, gzip=compressed, sync_mode=True)
         calls(client, 1)
-    # A repeat is known by its id, whichever form that has.
+    # A repeat is recognised by its id, in any form.
     client = make(on_error=failed, sync_mode=True)
     repeated = str(uuid.uuid4())
     for _ in range(3):
@@ -176,7 +176,7 @@ def cloudevents():
         sent("WeatherSensor", one.get_id())
     check("an empty batch", post(batched, b"[]"), (204, None))
 
-    # A bad one is its own error, its neighbours are stored.
+    # An invalid one is a separate error, and its neighbours are stored.
     bad = event({"deviceId": 7})
     good = [event(), event(), event()]
     status, answer = batch(good[0], bad, good[1])
@@ -199,7 +199,7 @@ def cloudevents():
     message = to_binary_event(event(type="Nobody.Declared"))
     check("an unknown type", post(message.headers, message.body)[0], 404)
 
-    # Ids: the object's own, the event's where it can be one, else what follows from source and id.
+    # The id is the object's own, or the event's if it is valid, or else derived from source and id.
     mine = object_id()
     one = event(reading(_id=mine))
     message = to_structured_event(one)
@@ -215,7 +215,7 @@ def cloudevents():
     check("of another source", post(message.headers, message.body)[0], 204)
     sent("WeatherSensor", "*")
 
-    # Bytes, which the package codes as data_base64.
+    # The package encodes bytes as data_base64.
     one = event(json.dumps(reading()).encode(), datacontenttype="application/json")
     message = to_structured_event(one)
     check("the package codes bytes", b"data_base64" in message.body)

@@ -106,7 +106,7 @@ def installations():
     new.set("place", GeoPoint(59.9, 10.75))
     new.set("profile", {"city": "Bergen", "deep": {"levels": [1, {"x": 2}]}, "n": 1})
     new.set("owner", User.create_without_data("user-1"))
-    # Operations on an object that is not there yet.
+    # Operations on an object that does not exist yet.
     new.increment("opened").add_unique("tags", "a").add("log", "made")
     new.remove("absent", "x")
     token = new.get("deviceToken")
@@ -145,7 +145,7 @@ def installations():
     check("and of a path", only.get("profile"), {"city": "Bergen"})
     check("and of no others", (only.has("badge"), only.has("channels")), (False, False))
 
-    # One change each, then what the server made of it.
+    # One change each, then the server's result.
     def changed(what, key, value, change):
         mine = again(new)
         change(mine)
@@ -201,7 +201,7 @@ def installations():
     check("fetch_when_save gives what changed", (whole.get("badge"), whole.get("name")),
           (7, "part"))
 
-    # Only where the condition holds.
+    # It applies only if the condition is true.
     whole.set("name", "second")
     whole.save(where=Query(Installation).equal_to("badge", 7))
     check("a condition that holds", again(whole).get("name"), "second")
@@ -225,7 +225,7 @@ def installations():
     check("a known installationId keeps its id", (update.id, again(droid).get("badge")),
           (droid.id, 4))
 
-    # What the package keeps on the object beside its fields.
+    # Values that the package stores on the object beside its fields.
     acl = ACL()
     acl.set_public_read_access(True)
     acl.set_write_access("user-1", True)
@@ -248,7 +248,7 @@ def installations():
     named.save()
     check("a class by name", again(named).get("deviceType"), "ios")
 
-    # An owner that is not saved yet goes first, in a batch.
+    # An unsaved owner is sent first, in a batch.
     as_master()
     owned = phone(owner=User(username="ann", city="Oslo"))
     owned.save()
@@ -260,7 +260,7 @@ def installations():
     with_owner.fetch(include=["owner"])
     check("a fetch that includes", with_owner.get("owner").get("city"), "Oslo")
 
-    # What cannot be saved, by the sheet's codes.
+    # Objects that cannot be saved, by the documented codes.
     for what, fields, code in [
             ("a channel's name", {"channels": ["a b"]}, 112),
             ("a key with a dollar", {"a$b": 1}, 121), ("a key that is none", {"1a": 1}, 105),
@@ -610,7 +610,7 @@ def queries():
         [{"level": 1}, {"channels": "Mets"}]), "limit": 1000}).json()["results"]
     check("an array of conditions", sorted(one["n"] for one in found),
           [f["n"] for f in records if f["level"] == 1 and "Mets" in f["channels"]])
-    # The seed's short form: the class is that of the pointer.
+    # The original short form: the class is that of the pointer.
     short = client.get("/classes/_Installation", {"where": {
         "owner": {"$inQuery": {"location": {
             "$nearSphere": GeoPoint(59.91, 10.75).dump(), "$maxDistanceInMiles": 300.0}}}},
@@ -737,7 +737,7 @@ def scans():
     check("a scan by a key", sorted(one.get("n") for one in Query(Installation).less_than(
         "n", 20).scan(batch_size=7, scan_key="objectId")), list(range(20)))
     check("a scan of nothing", list(Query(Installation).equal_to("n", -1).scan()), [])
-    # What is deleted or added meanwhile neither stops the scan nor shows anything twice.
+    # Objects that are deleted or added meanwhile neither stop the scan nor appear twice.
     seen = []
     for one in Query(Installation).scan(batch_size=10):
         seen.append(one.get("n"))
@@ -890,7 +890,7 @@ def pushes():
         "both": {"channels": ["Mets", "Giants"], "level": 3, "owner": ann},
         "none": {"channels": [], "level": 4, "locale": "fr_FR"}}
     phones = {name: phone(**each) for name, each in fields.items()}
-    # It does not say where its token is from: the push does.
+    # It does not name the environment of its token: the push does.
     phones["any"] = Installation(deviceType="ios", deviceToken=secrets.token_hex(32),
                                  apnsTopic=TOPIC, level=5)
     Installation.save_all(list(phones.values()))
@@ -961,7 +961,7 @@ def pushes():
           [2, 1])
     sent("to Android", ["droid"], channels=["Droids"], data={"title": "Ding", "ios": {"badge": 1}})
 
-    # What waits can be seen and taken back, by the package's own requests.
+    # A scheduled push can be read and cancelled, by the package's own requests.
     later = push.send({"alert": "never"}, channels=["Mets"],
                       push_time=datetime.now(timezone.utc) + timedelta(hours=5))
     waiting = client.get("/scheduledPushMessages").json()["results"]
@@ -971,7 +971,7 @@ def pushes():
     client.delete("/scheduledPushMessages/%s" % waiting[0]["id"])
     check("and taken back", client.get("/scheduledPushMessages").json()["results"], [])
 
-    # Refused, each at once.
+    # Each is refused at once.
     refused("both ends", lambda: client.post("/push", {
         "data": {"alert": "x"}, "expiration_interval": 5,
         "expiration_time": "2040-01-01T00:00:00.000Z"}), naming="expiration")
@@ -1036,7 +1036,7 @@ def other_calls():
     leancloud.init("nobody-" + secrets.token_hex(4), os.environ["APP_KEY"])
     refused("an unknown app", phone().save, 401)
     as_client()
-    # The package's calls for what a push service does not have: each refused, none swallowed.
+    # The package's calls for other services: each is refused, and none is ignored.
     as_master()
     ann = User(username="ann")
     ann.save()

@@ -150,7 +150,7 @@ def tokens():
     elliptic, classic, rotated = es256(), rs256(), es256()
     issuer.show(("e1", elliptic), ("r1", classic))
 
-    # What leads elsewhere, or where nobody may be sent, is not followed.
+    # A redirect, or an address that is not allowed, is not followed.
     told = login(app, issuer.url + "/elsewhere")
     assert told.returncode != 0 and issuer.asked == ["/elsewhere"], (told.stderr, issuer.asked)
     hidden = Issuer(int(os.environ["HIDDEN_PORT"]))
@@ -159,7 +159,7 @@ def tokens():
     told = login(app, issuer.url + "/keys")
     assert told.returncode == 0, told.stderr
     good = token(elliptic, kid="e1")
-    # A login is taken up at once, or within five seconds.
+    # A login is read at once, or within five seconds.
     eventually("the login is known", lambda: read(good)[0] == 200)
 
     expect("ES256", good, 200)
@@ -172,10 +172,10 @@ def tokens():
     now = int(time.time())
     expect("within the clocks' difference", token(elliptic, kid="e1", exp=now - 30), 200)
 
-    # A key that is new there is taken up without a restart, once somebody comes with it.
+    # A new key is loaded without a restart, with the first token that it has signed.
     issuer.show(("e2", rotated), ("r1", classic))
     eventually("a rotated key", lambda: read(token(rotated, kid="e2"))[0] == 200)
-    # By each loop of the service, whichever a connection comes to.
+    # It is read by each loop of the service, whichever gets the connection.
     eventually(
         "a key that was taken away",
         lambda: all(read(token(elliptic, kid="e1"))[0] == 401 for _ in range(12)),
@@ -217,7 +217,7 @@ def tokens():
         seen.add(text)
     assert len(seen) == 1, seen
 
-    # Whoever's key is known is disturbed by nothing.
+    # A caller whose key is known is not affected.
     issuer.stop()
     expect("its issuer is away", token(rotated, kid="e2"), 200)
     expect("its issuer is away, RS256", token(classic, "RS256", "r1"), 200)

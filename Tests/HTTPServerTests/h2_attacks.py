@@ -25,7 +25,7 @@ POST = [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path",
 
 
 def block(fields):
-    # Literals alone: nothing of one attack is left in a table.
+    # Only literals, so that no attack leaves entries in a table.
     return b"".join(
         b"\x00" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
         for name, value in fields)
@@ -134,7 +134,8 @@ ATTACKS = {
     "more body than it says": (
         lambda: [headers(1, POST + [("content-length", "1")], OPEN), data(1, b"abc", True)],
         "reset 1"),
-    # At once, else the answer may come first, and the stream is closed on both sides.
+    # They are sent at once: otherwise the response may come first, and the stream is closed on both
+    # sides.
     "data after the end": (lambda: [headers(1, POST) + data(1, b"a")], "goaway 5"),
     "a stream of its own parent": (lambda: [PriorityFrame(1, 1, 1).serialize()], "goaway 1"),
 }

@@ -24,7 +24,7 @@ public class Azure {
 
     interface Step { void run() throws Exception; }
 
-    /** One call of the SDK with what must come of it; what it throws is its failure. */
+    /** One call of the SDK with its expected effects; what it throws is its failure. */
     static void check(String name, Step step) {
         checked++;
         try {
@@ -52,7 +52,7 @@ public class Azure {
         }
     }
 
-    // What the simulator received.
+    // The requests that the simulator received.
 
     static final HttpClient http = HttpClient.newHttpClient();
     static int seen = 0;
@@ -61,7 +61,7 @@ public class Azure {
         return http.send(HttpRequest.newBuilder(URI.create(url)).build(), HttpResponse.BodyHandlers.ofString()).body();
     }
 
-    /** The requests to providers since the last look, as text, by the end of the channel. */
+    /** The requests to providers since the last call, as text, by the end of the channel. */
     static Map<String, List<String>> received() throws Exception {
         JsonObject answer = JsonParser.parseString(get(environment.get("SIMULATOR_URL") + "/received?after=" + seen)).getAsJsonObject();
         Map<String, List<String>> found = new HashMap<>();
@@ -90,7 +90,7 @@ public class Azure {
         }
     }
 
-    /** The messages of one send to each channel named; no other gets any. */
+    /** The messages of one send to each named channel; no other channel gets any. */
     static Map<String, List<String>> sent(NotificationOutcome outcome, Map<String, Integer> wanted) throws Exception {
         if (outcome.getNotificationId() == null) throw new AssertionError("no notification id");
         if (outcome.getTrackingId() == null) throw new AssertionError("no tracking id");
@@ -153,7 +153,7 @@ public class Azure {
             default: throw new IllegalArgumentException(arguments[0]);
         }
         System.out.println("{\"checked\":" + checked + ",\"failed\":" + failed + "}");
-        // The SDK's threads keep the process.
+        // The SDK's threads keep the process alive.
         System.exit(failed == 0 ? 0 : 1);
     }
 

@@ -18,7 +18,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** CloudEvents' Java SDK: what it writes, by HttpURLConnection and by a Kafka producer. */
+/** CloudEvents' Java SDK: its output by HttpURLConnection and by a Kafka producer. */
 final class CloudEventsClient {
     private static final String reading =
         "{\"deviceId\":\"WX1278UIT\",\"temperatureInFahrenheit\":66.7,\"windSpeedInMph\":2}";

@@ -9,7 +9,7 @@ import java.util.Date;
 import java.util.List;
 import java.util.Map;
 
-/** AWS' SDK 1 for Java with Amazon Cognito Sync, unchanged but for its endpoint. */
+/** AWS' SDK 1 for Java with Amazon Cognito Sync, unchanged except for its endpoint. */
 final class CognitoV1 {
     public static void main(String[] arguments) {
         Support.main(arguments, Map.of("operations", CognitoV1::operations));
@@ -70,7 +70,7 @@ final class CognitoV1 {
             .withDatasetName(dataset).withNextToken(page.getNextToken()));
         Support.check("the next page", next.getRecords().get(0).getKey(), "gone");
 
-        // The other device of the same identity changes a record; this one is told.
+        // The other device of the same identity changes a record; this one is notified.
         String session = device.listRecords(list).getSyncSessionToken();
         var change = new UpdateRecordsRequest().withIdentityPoolId(pool).withIdentityId(identity)
             .withDatasetName(dataset).withSyncSessionToken(session).withRecordPatches(List.of(new RecordPatch()

@@ -8,7 +8,7 @@ import software.amazon.awssdk.regions.Region;
 import software.amazon.awssdk.services.cognitosync.CognitoSyncClient;
 import software.amazon.awssdk.services.cognitosync.model.*;
 
-/** AWS' SDK 2 for Java with Amazon Cognito Sync, unchanged but for its endpoint. */
+/** AWS' SDK 2 for Java with Amazon Cognito Sync, unchanged except for its endpoint. */
 final class CognitoV2 {
     public static void main(String[] arguments) {
         Support.main(arguments, Map.of("operations", CognitoV2::operations));
@@ -67,7 +67,7 @@ final class CognitoV2 {
             .datasetName(dataset).nextToken(page.nextToken()).build());
         Support.check("the next page", next.records().get(0).key(), "gone");
 
-        // The other device of the same identity changes a record; this one is told.
+        // The other device of the same identity changes a record; this one is notified.
         String session = device.listRecords(list).syncSessionToken();
         var change = UpdateRecordsRequest.builder().identityPoolId(pool).identityId(identity)
             .datasetName(dataset).syncSessionToken(session).recordPatches(List.of(RecordPatch.builder()

@@ -28,7 +28,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Firebase's Admin SDK for Java. Its address is a constant, so that its transport leads here. */
+/** Firebase's Admin SDK for Java. Its address is a constant, so its transport redirects here. */
 final class Firebase {
     private static FirebaseRemoteConfig config;
     private static int apps;
@@ -83,7 +83,7 @@ final class Firebase {
         empty.setVersion(Version.withDescription("the first"));
 
         Template validated = config.validateTemplate(empty);
-        // It takes the suffix off again.
+        // It removes the suffix again.
         Support.check("validating: its ETag", validated.getETag(), empty.getETag());
         Support.check("validating stores nothing", config.getTemplate().getETag(), empty.getETag());
         Template first = config.publishTemplate(empty);
@@ -141,7 +141,7 @@ final class Firebase {
             .setStartTimeMillis(now - 3_600_000).setEndTimeMillis(now + 3_600_000).build())).size(), 5);
         Support.check("of another time", numbers(config.listVersions(ListVersionsOptions.builder()
             .setStartTimeMillis(now + 3_600_000).build())).size(), 0);
-        // On a 401 it wants to renew its token, which this kind of credential cannot.
+        // On a 401 it tries to renew its token, which this kind of credential cannot.
         Support.refused("an unknown token", IllegalStateException.class, () -> open("nobody").getTemplate());
     }
 

@@ -16,7 +16,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
-/** LeanCloud's Java SDK, unchanged but for its server. It knows one app a process. */
+/** LeanCloud's Java SDK, unchanged except for its server. It knows one app per process. */
 final class LeanCloudClient {
     private static final String topic = Support.environment("APNS_TOPIC");
     private static final Map<String, List<String>> heard = new LinkedHashMap<>();
@@ -46,7 +46,7 @@ final class LeanCloudClient {
         return Support.digits(64);
     }
 
-    /** An iPhone; its token, too, is named. */
+    /** An iPhone, whose token is named too. */
     private static LCObject phone(String... channels) {
         LCObject made = new LCObject("_Installation");
         made.put("deviceType", "ios");
@@ -67,7 +67,7 @@ final class LeanCloudClient {
         mine.put("apnsEnvironment", "production");
         mine.save();
         Support.check("a save gives an id", mine.getObjectId() != null && mine.getCreatedAt() != null, true);
-        // It sends all its fields each time, and takes what the server has made of them.
+        // It sends all of its fields each time, and reads those that the server returns.
         mine.put("city", "Oslo");
         mine.put("profile", Map.of("n", 1, "list", List.of(1, "x")));
         mine.put("when", new Date(1_700_000_000_123L));
@@ -229,7 +229,7 @@ final class LeanCloudClient {
         return LCInstallation.getQuery().whereEqualTo("name", name);
     }
 
-    /** Sends what a push holds, and waits until it has ended. */
+    /** Sends a push, and waits until it has ended. */
     private static void send(String text, LCPush push, String... hearers) throws Exception {
         JSONObject answer = push.sendInBackground().blockingFirst();
         String id = answer.getString("objectId");

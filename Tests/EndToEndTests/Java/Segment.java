@@ -17,7 +17,7 @@ import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 
-/** Segment's Java client, unchanged but for its address. */
+/** Segment's Java client, unchanged except for its address. */
 final class Segment {
     private static final Set<String> taken = Collections.synchronizedSet(new HashSet<>());
     private static final Set<String> failed = Collections.synchronizedSet(new HashSet<>());

@@ -7,7 +7,7 @@ import java.util.Objects;
 import java.util.Random;
 import java.util.concurrent.Callable;
 
-/** What the programs share: checks, scenarios, and the report of a run. */
+/** The shared parts of the programs: checks, scenarios, and the report of a run. */
 final class Support {
     private Support() {}
 
@@ -55,21 +55,21 @@ final class Support {
         System.out.println("told " + token);
     }
 
-    /** A device that must have got just these notifications, by their texts, in any order. */
+    /** Expects a device to have got just these notifications, by their texts, in any order. */
     static synchronized void heard(String token, String... texts) {
         List<String> words = new ArrayList<>(List.of("heard", token));
         for (String text : texts) words.add(Base64.getEncoder().encodeToString(text.getBytes(StandardCharsets.UTF_8)));
         System.out.println(String.join(" ", words));
     }
 
-    /** So many random hexadecimal digits. */
+    /** Returns this many random hexadecimal digits. */
     static synchronized String digits(int count) {
         StringBuilder text = new StringBuilder();
         while (text.length() < count) text.append(Character.forDigit(random.nextInt(16), 16));
         return text.toString();
     }
 
-    /** Repeats a question until the answer is yes, for at most a minute. */
+    /** Polls until the answer is yes, for at most a minute. */
     static void until(String what, Callable<Boolean> ask) throws Exception {
         long deadline = System.nanoTime() + 60_000_000_000L;
         while (!ask.call()) {

@@ -1,4 +1,4 @@
-// The package of AVOSCloud's time: every call is a POST of text/plain, with its method and its keys in the
+// AVOSCloud's old package: every call is a POST of text/plain, with its method and its keys in the
 // body.
 
 import { check, Devices, environment, main, refused, token, unique, until, vendor } from "./support.mjs";
@@ -7,7 +7,7 @@ const AV = vendor("avoscloud-sdk");
 AV._initialize(environment.APP_ID, environment.APP_KEY, environment.MASTER_KEY);
 AV.serverURL = environment.REGISTRATION_URL;
 
-/// Its promises are older than the language's.
+/// Its promises are older than those of the language.
 const settled = (promise) => new Promise((resolve, reject) => promise.then(resolve, reject));
 
 const phone = (fields) => {
@@ -92,7 +92,7 @@ async function everything() {
   await refused("a channel", () => settled(phone({ channels: ["a b"] }).save()), 112);
 }
 
-/// `?new=true`: the answer to a save is the whole object.
+/// `?new=true`: the response to a save is the complete object.
 async function wholeObjects() {
   const made = phone({ badge: 1 });
   made.fetchWhenSave(true);

@@ -1,5 +1,5 @@
 // Every call of Azure's JavaScript package: installations, sends of every format, schedules,
-// templates and telemetry; what is not offered gets the refusal that the package shows at once.
+// templates and telemetry; an unsupported call gets a refusal that the package reports at once.
 
 import {
   check, Devices, environment, main, refused, token, unique, until, vendor,
@@ -26,7 +26,7 @@ const makers = {
 
 const uri = (channel) => `${environment.CHANNEL_ORIGIN}/wns/?token=${channel}`;
 
-/// Registers a device of that name and answers its installation's id.
+/// Registers a device of that name and returns its installation's id.
 async function register(name, platform, fields = {}) {
   const installationId = unique("device-");
   const channel = devices.add(name, platform === "apns" ? token() : unique(platform + "-channel-"));
@@ -56,7 +56,7 @@ async function over(id) {
   });
 }
 
-/// Sends by `send(text)`, waits until it is over, and asks the telemetry and the devices.
+/// Sends by `send(text)`, waits until it has ended, and checks the telemetry and the devices.
 async function sent(what, hearers, send, counts) {
   const text = `${what} ${unique("")}`;
   const answer = await send(text);
@@ -197,7 +197,7 @@ async function tagAtTheEnd() {
   await devices.nothingElse();
 }
 
-/// A send of one platform's format reaches that platform alone.
+/// A send of one platform's format reaches only that platform.
 async function formats() {
   await register("iphone", "apns");
   await register("droid", "fcmv1");
@@ -252,7 +252,7 @@ async function formats() {
   await devices.nothingElse();
 }
 
-/// A backend that sends in both of FCM's formats rings each phone once.
+/// A backend that sends in both of FCM's formats reaches each phone once.
 async function fcmFormats() {
   const legacy = await register("legacy", "gcm", { tags: ["news"] });
   const modern = await register("modern", "fcmv1", { tags: ["news"] });
@@ -275,7 +275,7 @@ async function fcmFormats() {
     (await hub.getInstallation(legacy.installationId)).platform.toLowerCase(),
     (await hub.getInstallation(modern.installationId)).platform.toLowerCase(),
   ], ["gcm", "fcmv1"]);
-  // One that moves to the newer platform is reached by the newer format alone.
+  // A device that moves to the newer platform is reached by the newer format only.
   await listener.createOrUpdateInstallation(azure.createFcmV1Installation({
     installationId: legacy.installationId, pushChannel: legacy.channel, tags: ["news"],
   }));
@@ -311,7 +311,7 @@ async function sends() {
     [azure.createTagExpression(["sports", "weather"]), ["first", "third"]],
     ["unknown", []], [undefined, []],
   ]) await sent(`to ${expression}`, hearers, to(expression));
-  // The package's functions, which the client's methods are made of.
+  // The package's functions, from which the client's methods are made.
   const context = calls.createClientContext(
     words("DefaultFullSharedAccessSignature", environment.MASTER_KEY), environment.APP_ID);
   await sent("by a function", ["third"],
@@ -322,7 +322,7 @@ async function sends() {
     (text) => hub.sendNotification(fcmV1(text), { tagExpression: "news" }));
   await sent("not as a test", ["first", "second"], to("news", { enableTestSend: false }));
 
-  // Direct sends need no installation; they reach one that there is all the same.
+  // Direct sends need no installation; they also reach an existing one.
   const stranger = devices.add("stranger", token());
   await sent("direct", ["stranger"],
     (text) => hub.sendNotification(apple(text), { deviceHandle: stranger }));
@@ -436,7 +436,7 @@ async function registrations() {
   }));
   check("upserted", [template.registrationId, template.bodyTemplate],
     [registrationId, '{"aps":{"alert":"$(text)"}}']);
-  // The package takes the id out of what it is given.
+  // The package removes the id from its argument.
   const updated = await hub.updateRegistration({ ...made, tags: ["news", "vip"] });
   check("updated", [updated.tags, updated.etag === made.etag], [["news", "vip"], false]);
   await refused("an ETag that was", () => hub.updateRegistration({ ...made }), 412);

@@ -1,4 +1,4 @@
-// Amazon Cognito Sync by AWS' own packages for JavaScript, unchanged but for their endpoint.
+// Amazon Cognito Sync by AWS' own packages for JavaScript, unchanged except for their endpoint.
 //
 // usage: cognito.mjs PACKAGE
 
@@ -14,8 +14,8 @@ const developers = {
   accessKeyId: environment.APP_ID + ":master", secretAccessKey: environment.MASTER_KEY,
 };
 
-/// All seventeen operations through `ask(credentials, operation, input)`, which gives the answer, and
-/// throws an error whose `name` is the modelled one.
+/// Calls all seventeen operations through `ask(credentials, operation, input)`, which returns the
+/// response, and throws an error whose `name` is the modelled one.
 async function operations(ask) {
   const owner = { ...pool, IdentityId: "us-east-1:" + randomUUID() };
   const dataset = { ...owner, DatasetName: "no.te:s" };

@@ -1,4 +1,4 @@
-// Remote Config by Firebase's packages for JavaScript: the Admin SDK and the SDK of pages.
+// Remote Config by Firebase's packages for JavaScript: the Admin SDK and the SDK for web pages.
 
 import { check, environment, main, until, vendor } from "./support.mjs";
 
@@ -44,7 +44,7 @@ async function manage() {
     description: "of one", parameters: { grouped: { defaultValue: { value: "1" } } } };
   empty.version = { description: "the first" };
   const validated = await config.validateTemplate(empty);
-  // The package takes the suffix off again.
+  // The package removes the suffix again.
   check("validating: its ETag", validated.etag, empty.etag);
   check("validating stores nothing", (await config.getTemplate()).version.versionNumber, "0");
   const first = await config.publishTemplate(empty);
@@ -100,7 +100,8 @@ async function server() {
   await template.load();
 }
 
-/// The SDK of pages, in as much of a page as it looks at; Google's installations service has a stand-in.
+/// The SDK for web pages, in a stub of the parts of a page that it uses; Google's installations
+/// service is replaced.
 async function page() {
   Object.assign(globalThis, {
     window: globalThis, self: globalThis, navigator: { onLine: true, language: "de-CH" },
@@ -146,7 +147,7 @@ async function page() {
   check("fetched and activated", await fetchAndActivate(config), true);
   check("a value", getAll(config).welcome.asString(), "hello");
   check("the same again is no change", await fetchAndActivate(config), false);
-  // What it fetched in the same millisecond is fresh to it.
+  // It treats a fetch of the same millisecond as fresh.
   await new Promise((resume) => setTimeout(resume, 5));
   await setCustomSignals(config, { plan: "pro", n: 5 });
   check("with signals", await fetchAndActivate(config), true);

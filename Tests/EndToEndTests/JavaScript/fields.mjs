@@ -1,9 +1,9 @@
-// Fields as both LeanCloud and Parse keep them: numbers of any size, fields that are not there, and
-// one type for each. The packages' names for these calls are the same.
+// Fields as both LeanCloud and Parse store them: numbers of any size, missing fields, and one type
+// for each. The packages' names for these calls are the same.
 
 import { check, refused, token, unique } from "./support.mjs";
 
-/// A number that was taken can be read, and the object can be saved again.
+/// An accepted number can be read, and the object can be saved again.
 export async function largeNumbers(sdk) {
   for (const number of [
     1e21, -1e21, 2 ** 53, 2 ** 63, -(2 ** 63), 2 ** 64, 1.5e300, Number.MAX_VALUE,
@@ -35,12 +35,12 @@ export async function largeNumbers(sdk) {
   await sdk.save(one);
   const read = await sdk.again(one);
   read.increment("amount", 1e308);
-  // What no number can hold is refused, and nothing has changed.
+  // A number out of range is refused, and nothing has changed.
   await refused("beyond the largest number", () => sdk.save(read));
   check("and the object is as it was", (await sdk.again(one)).get("amount"), 1.5e308);
 }
 
-/// `badge` and `channels` are fields like others: absent is neither 0 nor [].
+/// `badge` and `channels` are fields like others: a missing one is neither 0 nor [].
 export async function absentFields(sdk) {
   const bare = sdk.makePhone({ name: "bare" });
   const empty = sdk.makePhone({ name: "empty", channels: [], badge: 0 });
@@ -85,7 +85,7 @@ export async function absentFields(sdk) {
     [2, ["Giants"]]);
 }
 
-/// The first value of an app's field decides its type: another type is 111, and changes nothing.
+/// The first value of a custom field decides its type: another type is 111, and changes nothing.
 export async function oneType(sdk) {
   const first = sdk.makePhone({
     level: 4, label: "four", flag: true, list: [1], map: { a: 1 }, born: new Date(0),
@@ -127,7 +127,7 @@ export async function oneType(sdk) {
     ["addUnique to a text", (one) => one.addUnique("label", "x")],
     ["remove from a map", (one) => one.remove("map", "x")],
   ]) {
-    // The package would refuse what it knows: it does not know these fields.
+    // The package would refuse fields that it knows: it does not know these.
     const blind = sdk.blind(first.id);
     change(blind);
     await refused(what, () => sdk.save(blind), 111);
@@ -140,7 +140,7 @@ export async function oneType(sdk) {
   await sdk.save(mine);
   mine.set("level", "six");
   await refused("another type for what was unset", () => sdk.save(mine), 111);
-  // Text where numbers are would fall out of every range, unseen.
+  // Text among numbers would silently be outside of every range.
   const inRange = await sdk.installations().greaterThan("level", 0).count(sdk.options);
   check("ranges hold all that have it", inRange, 1);
   const user = sdk.makeUser({ username: unique("ann"), level: 1, deviceToken: token() });

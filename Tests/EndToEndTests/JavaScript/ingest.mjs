@@ -1,5 +1,5 @@
-// Segment's, RudderStack's and CloudEvents' packages, unchanged but for their address. What was sent and must be there
-// once is a line "sent TYPE ID".
+// Segment's, RudderStack's and CloudEvents' packages, unchanged except for their address. A line
+// "sent TYPE ID" is an object that must be stored once.
 
 import { randomUUID } from "node:crypto";
 import { check, environment, main, vendor } from "./support.mjs";
@@ -16,7 +16,7 @@ async function segment() {
   const userId = "user-" + randomUUID();
   let done = 0;
   const told = (call, type, options) => {
-    // Its own ids are "node-next-…", and no UUIDs; those that we give are.
+    // Its own ids are "node-next-…" and not UUIDs; those of this test are.
     const messageId = randomUUID();
     analytics[call]({ ...options, messageId }, (error, context) => {
       done += 1;
@@ -78,7 +78,7 @@ async function rudder() {
   check("failures", failures, []);
 }
 
-/// The package of pages, with as much of a page as it looks at.
+/// The package for web pages, in a stub of the parts of a page that it uses.
 async function analyticsNext() {
   const page = new URL("https://shop.example.com/start?utm_source=mail");
   const nothing = () => {};
@@ -147,7 +147,7 @@ async function cloudevents() {
   for (const [name, emit] of Object.entries(emitters)) {
     for (let number = 0; number < 20; number += 1) {
       const one = event({ subject: "café", number });
-      // It resolves for every status: a success of ours has no body.
+      // It resolves for every status: a successful response of ours has no body.
       check(name, (await emit(one)).body, "");
       check(name + " again", (await emit(one)).body, "");
       sent("WeatherSensor", one.id);
@@ -158,7 +158,7 @@ async function cloudevents() {
     for (let time = 0; time < 3; time += 1) check(name + ": its own id", (await emit(one)).body, "");
     sent("WeatherSensor", "*");
   }
-  // Bytes: in structured mode the package codes them.
+  // In structured mode the package encodes bytes.
   const bytes = event({ data: new Uint8Array(Buffer.from(JSON.stringify(reading))) });
   check("bytes", (await emitters.structured(bytes)).body, "");
   sent("WeatherSensor", bytes.id);

@@ -1,5 +1,5 @@
-// Pushes by LeanCloud's JavaScript package: by every parameter, and what each platform makes of the
-// words, device by device; schedules and records.
+// Pushes by LeanCloud's JavaScript package: every parameter, and the result for each platform,
+// device by device; schedules and records.
 
 import {
   again, AV, install, Installation, master, pause, phone, raw, TOPIC,
@@ -18,7 +18,7 @@ function makeDevices(ann) {
     made[name] = phone(fields);
     devices.add(name, made[name].get("deviceToken"));
   }
-  // It does not say where its token is from: the push does.
+  // It does not name the environment of its token: the push does.
   made.any = new Installation({
     deviceType: "ios", deviceToken: devices.add("any", token()), apnsTopic: TOPIC, level: 5,
   });
@@ -46,7 +46,7 @@ export async function pushes() {
   const level = (n) => install().equalTo("level", n);
   const everyone = devices.names.filter((name) => name !== "muted");
 
-  /// Sends, waits until it is over, and asks the record and the devices.
+  /// Sends, waits until it has ended, and checks the record and the devices.
   async function sent(what, hearers, options, data = {}) {
     const text = `${what} ${unique("")}`;
     const words = typeof data === "function" ? data(text) : { alert: text, ...data };
@@ -111,7 +111,7 @@ export async function pushes() {
   await devices.nothingElse();
 }
 
-/// What each platform makes of `data`.
+/// The form of `data` on each platform.
 async function contents(sent, made, level) {
   const rich = await sent("all of iOS", ["mets"], { where: level(1) }, {
     badge: 7, sound: "cheering.caf", "content-available": 1, "mutable-content": 1,
@@ -172,7 +172,7 @@ async function finished(id) {
   });
 }
 
-/// What waits can be seen and taken back, by the package's raw request.
+/// A scheduled push can be read and cancelled, by the package's raw request.
 async function schedules(devices) {
   const later = await AV.Push.send(
     { channels: ["Mets"], push_time: pause(3_600_000), data: { alert: "never" } }, master);
@@ -212,7 +212,7 @@ async function refusedPushes() {
   await refused("a push with the app key", () => AV.Push.send({ data }), 119);
 }
 
-/// The records of what was sent, as a class.
+/// The records of sent pushes, as a class.
 async function records(first) {
   const query = () => new AV.Query("_Notification");
   const found = await query().limit(1000).descending("createdAt").find(master);

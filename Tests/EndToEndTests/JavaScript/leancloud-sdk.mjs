@@ -1,4 +1,4 @@
-// LeanCloud's JavaScript package, pointed at this stack, and what its scenarios share.
+// LeanCloud's JavaScript package, pointed at this stack, and the shared parts of its scenarios.
 
 import { environment, token, vendor } from "./support.mjs";
 
@@ -25,7 +25,7 @@ export function phone(fields = {}) {
   return made;
 }
 
-/// The same object, read afresh.
+/// Reads the same object again.
 export const again = (one) =>
   AV.Object.createWithoutData("_Installation", one.id).fetch({}, master);
 

@@ -1,5 +1,5 @@
 // Every call of LeanCloud's JavaScript package for installations, identities and queries (its
-// pushes: leancloud-pushes.mjs). What its calls for other things get is a refusal by a code.
+// pushes: leancloud-pushes.mjs). Its calls for other objects are refused by a code.
 
 import { absentFields, largeNumbers, oneType } from "./fields.mjs";
 import { pushes } from "./leancloud-pushes.mjs";
@@ -24,7 +24,7 @@ async function installations() {
     place: new AV.GeoPoint(59.9, 10.75), profile: { city: "Bergen", deep: [1, { x: 2 }], n: 1 },
     owner: AV.Object.createWithoutData("_User", "user-1"), ops: [1],
   });
-  // Operations on an object that is not there yet.
+  // Operations on an object that does not exist yet.
   made.increment("opened");
   made.addUnique("tags", "a");
   made.add("log", "made");
@@ -179,7 +179,7 @@ async function batches() {
   await AV.Object.destroyAll([list[0], made[30]], master);
   check("and what is left", await install().count(master), 20);
   await refused("destroyAll with the app key", () => AV.Object.destroyAll([made[31]]), 119);
-  // Whether the one that is gone is told is LeanCloud's secret; the other goes.
+  // LeanCloud does not say whether a missing one is reported; the other one is deleted.
   await AV.Object.destroyAll([made[30], made[31]], master).catch((error) => error);
   await refused("several of which one is gone", () => again(made[31]), 101);
 }
@@ -332,7 +332,7 @@ async function otherCalls() {
   }
 }
 
-/// The package that keeps a device's own installation.
+/// The package that stores a device's own installation.
 async function itsOwn() {
   const { getCurrent } = vendor("leancloud-installation")(AV);
   const mine = await getCurrent();

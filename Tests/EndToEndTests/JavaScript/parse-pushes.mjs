@@ -1,5 +1,5 @@
-// Pushes by Parse's JavaScript package: by every parameter, what each platform makes of the words,
-// device by device, their statuses, and the APNs topics of an app that has several.
+// Pushes by Parse's JavaScript package: every parameter, the result for each platform, device by
+// device, their statuses, and the APNs topics of an app that has several.
 
 import { again, install, Installation, master, Parse, phone, Query, users } from "./parse-sdk.mjs";
 import { check, Devices, environment, refused, token, unique, until } from "./support.mjs";
@@ -11,7 +11,7 @@ export async function finished(id, ...states) {
   });
 }
 
-/// Sends, waits until it is over, and asks the status and the devices.
+/// Sends, waits until it has ended, and checks the status and the devices.
 function sender(devices) {
   return async (what, hearers, options, data = {}, failures = 0) => {
     const text = `${what} ${unique("")}`;
@@ -110,7 +110,7 @@ export async function pushes() {
   await devices.nothingElse();
 }
 
-/// What each platform makes of `data`.
+/// The form of `data` on each platform.
 async function contents(sent, made, level) {
   const rich = await sent("all of iOS", ["mets"], { where: level(1) }, {
     badge: 7, sound: "cheering.caf", "content-available": 1, "mutable-content": 1,
@@ -141,7 +141,7 @@ async function contents(sent, made, level) {
   check("an alert that is an object, at APNs", object.got.mets.body.aps.alert.title, "T");
 }
 
-/// An installation's `appIdentifier` is the APNs topic that it is sent under.
+/// An installation's `appIdentifier` is its APNs topic.
 export async function topics() {
   const devices = new Devices();
   const [one, two] = [environment.APNS_TOPIC, environment.APNS_SECOND_TOPIC];
@@ -159,9 +159,9 @@ export async function topics() {
   }
   const each = await sent("to the second topic", ["chimes"], named("chimes"));
   check("the second topic", each.got.chimes?.headers["apns-topic"], two);
-  // No credential fits: that is a failure, not another app's topic.
+  // Without a matching credential it fails, instead of using another app's topic.
   await sent("to a stranger's topic", [], named("stranger"), {}, 1);
-  // One that names no topic is of the app's first.
+  // An installation without a topic uses the app's first.
   const first = await sent("to one that names none", ["nameless"], named("nameless"));
   check("the topic of one that names none", first.got.nameless?.headers["apns-topic"], one);
   await sent("to everyone", ["bells", "chimes", "nameless"], { where: install() }, {}, 1);

@@ -1,4 +1,4 @@
-// Parse's JavaScript package, pointed at this stack, and what its scenarios share.
+// Parse's JavaScript package, pointed at this stack, and the shared parts of its scenarios.
 
 import { environment, token, unique, vendor } from "./support.mjs";
 
@@ -19,7 +19,7 @@ export function phone(fields = {}) {
   });
 }
 
-/// The same object, read afresh: the package would fill one of the same id with what it knows.
+/// Reads the same object again, as the package would fill one of the same id from its cache.
 export async function again(one) {
   return install().get(one.id, master);
 }
@@ -39,7 +39,7 @@ export const sdk = {
   saveAll: (list) => Parse.Object.saveAll(list, master),
   save: (one) => one.save(null, master),
   again, blind,
-  // The package has no word for it, but takes it.
+  // The package has no method for it, but accepts it.
   size: (query, key, size) =>
     Query.fromJSON("_Installation", { where: { [key]: { $size: size } } }),
 };

@@ -1,5 +1,5 @@
-// Every call of Parse's JavaScript package for installations, identities and queries (its
-// pushes: parse-pushes.mjs). What its calls for other things get is a refusal by a code.
+// Every call of Parse's JavaScript package for installations, identities and queries (its pushes:
+// parse-pushes.mjs). Its calls for other objects are refused by a code.
 
 import { absentFields, largeNumbers, oneType } from "./fields.mjs";
 import { finished, pushes, topics } from "./parse-pushes.mjs";
@@ -118,7 +118,7 @@ async function installations() {
   await refusals(made);
 }
 
-/// The installation that the package keeps for the device it runs on.
+/// The installation that the package stores for its own device.
 async function ownDevice() {
   Parse.CoreManager.getInstallationController()._clearCache();
   await Parse.CoreManager.getStorageController().clear();
@@ -208,7 +208,7 @@ async function manyNewInstallations() {
   check("destroyAll", await install().equalTo("of", "the client").count(master), 5);
   await refused("destroyAll of what is gone", async () => {
     await Parse.Object.destroyAll([copies[0], copies[26]], master).catch((error) => {
-      // The package gathers what failed.
+      // The package collects the errors.
       throw error.errors?.[0] ?? error;
     });
   }, 101);

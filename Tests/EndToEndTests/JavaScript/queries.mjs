@@ -1,5 +1,5 @@
-// Queries by every operator of LeanCloud's and Parse's packages, whose names are the same. What
-// each should select is computed here, by plain JavaScript over the same data.
+// Queries by every operator of LeanCloud's and Parse's packages, whose names are the same. The
+// expected results are computed here, by plain JavaScript over the same data.
 
 import { check } from "./support.mjs";
 
@@ -14,7 +14,7 @@ const TEXTS = [
   "a.b*c", "A.B*C", "line one\nline two", "(\\Q)", "^start$", "ÆØÅ æøå", "100% _sure_", "a\\Eb",
 ];
 
-/// The fields of one installation; some lack some. A field has one type, whoever has it.
+/// The fields of one installation; some are missing. A field has one type in all objects.
 function record(number, sdk, users) {
   const [city, latitude, longitude] = CITIES[number % 5];
   const fields = {
@@ -46,7 +46,7 @@ async function makeUsers(sdk) {
   return users;
 }
 
-/// Saves 60 installations and five identities, whose data every case knows.
+/// Saves 60 installations and five identities, the data of every case.
 export async function makeData(sdk) {
   const users = await makeUsers(sdk);
   const records = Array.from({ length: COUNT }, (_, number) => record(number, sdk, users));
@@ -67,7 +67,7 @@ function same(left, right) {
   return left === right;
 }
 
-/// On an array, a test holds for any element or for the array as a whole.
+/// On an array, a test is true for any element or for the array itself.
 const some = (test) => (held) =>
   held !== undefined && (test(held) || (Array.isArray(held) && held.some(test)));
 const equals = (wanted) => some((each) => same(each, wanted));
@@ -155,7 +155,7 @@ function fieldCases(sdk, users) {
   return cases;
 }
 
-/// Over several fields, and over what other queries find.
+/// Cases over several fields, and over the results of other queries.
 function queryCases(sdk, users) {
   const installations = () => sdk.installations();
   const people = () => sdk.users();

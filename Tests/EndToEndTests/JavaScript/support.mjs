@@ -1,4 +1,5 @@
-// What the scenarios share: the packages, what is checked, and who got what at the simulator.
+// The shared parts of the scenarios: the packages, checks, and the devices' notifications at the
+// simulator.
 
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -10,7 +11,7 @@ export const environment = process.env;
 const clients = createRequire(environment.NODE_CLIENTS + "/package.json");
 const pinned = JSON.parse(readFileSync(new URL("package.json", import.meta.url))).dependencies;
 
-/// One of the packages, which must be of the version that package.json names.
+/// Loads one of the packages, which must be of the version in package.json.
 export function vendor(name, entry = name) {
   const loaded = clients(entry);
   const file = environment.NODE_CLIENTS + "/node_modules/" + name + "/package.json";
@@ -21,7 +22,7 @@ export function vendor(name, entry = name) {
 let problems = 0;
 let checked = 0;
 
-/// A promise: where it does not hold, a line on standard error, and the exit status is 1.
+/// Checks a promise: a broken one is a line on standard error, and the exit status is 1.
 export function check(what, got, ...wants) {
   const wanted = wants.length ? wants[0] : true;
   checked += 1;
@@ -31,7 +32,7 @@ export function check(what, got, ...wants) {
   console.error(`${what}: got ${show(got)}, wanted ${show(wanted)}`);
 }
 
-/// A call that must fail by one of these codes (`code`, or the HTTP status of Azure's errors).
+/// Expects a call to fail by one of these codes (`code`, or the HTTP status of Azure's errors).
 export async function refused(what, call, ...codes) {
   try {
     await call();
@@ -48,7 +49,7 @@ export async function refused(what, call, ...codes) {
 export const token = () => randomBytes(32).toString("hex");
 export const unique = (prefix) => prefix + randomBytes(10).toString("hex");
 
-/// Asks again and again until there is an answer.
+/// Polls until there is an answer.
 export async function until(what, ask) {
   const deadline = performance.now() + 60_000;
   for (;;) {
@@ -59,7 +60,7 @@ export async function until(what, ask) {
   }
 }
 
-/// The devices of one scenario, and what each of them got.
+/// The devices of one scenario, and the notifications of each.
 export class Devices {
   #names = new Map();
   #received = [];
@@ -89,14 +90,14 @@ export class Devices {
     }
   }
 
-  /// What a device got, oldest first.
+  /// Returns the notifications of a device, oldest first.
   async received(name) {
     await this.#update();
     return this.#received.filter((one) => one.name === name);
   }
 
-  /// That a push whose words are `text`, and which is over, was taken from just these devices'
-  /// provider, once each; what it received for them, by name.
+  /// Expects a finished push with the text `text` to have reached just these devices, once each;
+  /// returns their notifications by name.
   async heard(what, text, hearers) {
     await this.#update();
     const rung = this.#received.filter((one) => {
@@ -109,7 +110,7 @@ export class Devices {
     return Object.fromEntries(rung.map((one) => [one.name, one]));
   }
 
-  /// That no device got anything but what it was expected to get.
+  /// Expects that no device got anything unexpected.
   async nothingElse() {
     await this.#update();
     const counts = new Map([...this.#expected.keys()].map((name) => [name, 0]));

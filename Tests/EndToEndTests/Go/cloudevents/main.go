@@ -1,4 +1,4 @@
-// CloudEvents' Go SDK, over HTTP and to Kafka, unchanged but for its addresses.
+// CloudEvents' Go SDK, over HTTP and to Kafka, unchanged except for its addresses.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// AWS' SDK for Go with Amazon Cognito Sync, unchanged but for its endpoint.
+// AWS' SDK for Go with Amazon Cognito Sync, unchanged except for its endpoint.
 package main
 
 import (
@@ -86,7 +86,7 @@ func operations() {
 	next := support.Must(device.ListRecords(list))
 	support.Check("the next page", []any{len(next.Records), *next.Records[0].Key}, []any{1, "gone"})
 
-	// A second device of the same identity changes a record; the first one is told.
+	// A second device of the same identity changes a record; the first one is notified.
 	list.NextToken = nil
 	other := support.Must(device.ListRecords(list)).SyncSessionToken
 	support.Must(update(device, other, patch("replace", "a/ž", aws.String("changed"), 1)))

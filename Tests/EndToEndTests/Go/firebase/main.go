@@ -1,5 +1,5 @@
-// Firebase's Admin SDK for Go: it reads and evaluates server templates. Its address is a constant, so
-// that its HTTP client leads the requests here.
+// Firebase's Admin SDK for Go: it reads and evaluates server templates. Its address is a constant,
+// so its HTTP client redirects the requests here.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"google.golang.org/api/option"
 )
 
-// Leads requests for Firebase's host to another one, with a token.
+// Redirects requests for Firebase's host to another one, with a token.
 type moved struct {
 	base   *url.URL
 	bearer string

@@ -1,4 +1,4 @@
-// RudderStack's Go client, unchanged but for its address.
+// RudderStack's Go client, unchanged except for its address.
 package main
 
 import (

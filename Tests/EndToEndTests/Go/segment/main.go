@@ -1,4 +1,4 @@
-// Segment's Go client, unchanged but for its address.
+// Segment's Go client, unchanged except for its address.
 package main
 
 import (

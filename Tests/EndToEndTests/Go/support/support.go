@@ -1,4 +1,4 @@
-// Package support has what the programs share: checks, scenarios, and the report of a run.
+// Package support has the shared parts of the programs: checks, scenarios, and the report of a run.
 package support
 
 import (
@@ -69,7 +69,7 @@ func Told(token string) {
 	fmt.Println("told", token)
 }
 
-// Random returns so many random bytes as hexadecimal digits.
+// Random returns this many random bytes as hexadecimal digits.
 func Random(count int) string {
 	random := make([]byte, count)
 	Must(rand.Read(random))
@@ -85,7 +85,7 @@ func JSON(value any) string {
 	return string(bytes.TrimSpace(text.Bytes()))
 }
 
-// Until repeats a question until the answer is yes, for at most a minute.
+// Until polls until the answer is yes, for at most a minute.
 func Until(what string, ask func() bool) {
 	for deadline := time.Now().Add(time.Minute); !ask(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
