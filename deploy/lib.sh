@@ -1,4 +1,4 @@
-# What deploy/run and deploy/test share: installing what is missing, private servers, and
+# Functions of deploy/run and deploy/test: installing missing packages, private servers, and
 # processes that end with the script. Sourced by bash.
 # shellcheck shell=bash disable=SC2034
 
@@ -40,7 +40,7 @@ as_root() {
     fi
 }
 
-# missing_packages PACKAGE…: sets `missing` to those that are not there.
+# missing_packages PACKAGE…: sets `missing` to those that are not installed.
 missing_packages() {
     local package
     missing=()
@@ -57,8 +57,8 @@ missing_packages() {
     done
 }
 
-# ensure_packages PACKAGE…: installs those that are missing, and says so. Nothing missing: instant.
-# Two scripts that run at once take turns, as apt refuses the second.
+# ensure_packages PACKAGE…: installs the missing ones, and prints them. Immediate if none is
+# missing. Two concurrent scripts take turns, as apt refuses the second.
 ensure_packages() {
     local missing lock
     missing_packages "$@"
@@ -77,14 +77,14 @@ install_packages() {
         fail "needs root, and there is no sudo; please run as root: apt-get install ${missing[*]}"
     fi
     note "installing ${missing[*]}"
-    # Debian's package starts a cluster of its own; only the programs are wanted here.
+    # Debian's package starts a cluster of its own; only the programs are needed here.
     local no_cluster=/etc/postgresql-common/createcluster.d/carillon.conf hold_cluster=false
     if [[ " ${missing[*]} " == *" postgresql "* && ! -e /etc/postgresql-common ]]; then
         hold_cluster=true
         as_root mkdir -p "${no_cluster%/*}"
         printf 'create_main_cluster = false\n' | as_root tee "$no_cluster" >/dev/null
     fi
-    # RUNLEVEL=1: no server is started, as nginx would be.
+    # RUNLEVEL=1 keeps packages such as nginx from starting their server.
     local log
     log="$(mktemp)"
     if ! {
@@ -110,12 +110,13 @@ pids=()      # in the order of their start
 pid_names=() # the same, for messages
 private_folders=()
 
-# start NAME LOGFILE COMMAND…: in the background, in a session of its own so that Ctrl-C reaches
-# this script alone, which then stops everything in order. Sets `started` to the process id.
+# start NAME LOGFILE COMMAND…: starts it in the background, in a session of its own so that Ctrl-C
+# reaches only this script, which then stops everything in order. Sets `started` to the process id.
 start() {
     local name="$1" log="$2"
     shift 2
-    # Empty before the process is there: who waits for a line must not find the last one's.
+    # The log is emptied before the process starts: a wait for a line must not find one of an
+    # earlier process.
     : >"$log"
     setsid "$@" >>"$log" 2>&1 </dev/null &
     started=$!
@@ -125,7 +126,7 @@ start() {
 
 running() { kill -0 "$1" 2>/dev/null; }
 
-# stop_pid PID SIGNAL SECONDS: asks, waits, and insists only after that.
+# stop_pid PID SIGNAL SECONDS: sends the signal, waits, and then kills the process.
 stop_pid() {
     local pid="$1" signal="$2" tenths=$(($3 * 20))
     running "$pid" || return 0
@@ -135,7 +136,7 @@ stop_pid() {
     wait "$pid" 2>/dev/null || true
 }
 
-# Last started, first stopped: services, then the broker, then Postgres.
+# The last started is stopped first: services, then the broker, then Postgres.
 stop_everything() {
     local index name signal
     for ((index = ${#pids[@]} - 1; index >= 0; index--)); do
@@ -150,10 +151,10 @@ stop_everything() {
     private_folders=()
 }
 
-at_exit=() # a command that the script has for its end; it finds the exit status in `ended`
+at_exit=() # a command for the end of the script; the exit status is in `ended`
 
-# However the script ends from here on, by itself or by a signal: `at_exit`, then all that was started
-# is stopped. The run folder goes where all went well.
+# Stops everything at the end of the script, by itself or by a signal: runs `at_exit`, then stops
+# all that was started. The run folder is removed after a success.
 stop_at_exit() {
     trap finish EXIT
     trap 'exit 130' INT
@@ -172,13 +173,13 @@ finish() {
     exit "$ended"
 }
 
-# stop_service PID: one of them alone; what comes later is started anew.
+# stop_service PID: stops one service; a later one is started again.
 stop_service() {
     stop_pid "$1" TERM 30
     forget "$1"
 }
 
-# forget PID: it has ended, and its number may be another's soon.
+# forget PID: removes an ended process, whose number may soon be reused.
 forget() {
     local index
     for index in "${!pids[@]}"; do
@@ -189,7 +190,8 @@ forget() {
     done
 }
 
-# wait_for PID SECONDS COMMAND…: until the command succeeds, the process has died, or it is too late.
+# wait_for PID SECONDS COMMAND…: waits until the command succeeds, the process has died, or the time
+# is up.
 wait_for() {
     local pid="$1" deadline=$((SECONDS + $2))
     shift 2
@@ -199,7 +201,7 @@ wait_for() {
     done
 }
 
-# A TCP port of 127.0.0.1 that nothing listens on, below the range that connections are given.
+# Prints a TCP port of 127.0.0.1 without a listener, below the range of outgoing connections.
 free_port() {
     local port tries
     for ((tries = 0; tries < 200; tries++)); do
@@ -214,7 +216,7 @@ free_port() {
 
 # ── Postgres ────────────────────────────────────────────────────────────────────────────────────
 
-# The folder of the newest Postgres' programs, 15 or later.
+# Prints the folder of the newest Postgres' programs, 15 or later.
 postgres_bin() {
     local folder best=
     for folder in /usr/lib/postgresql/*/bin; do
@@ -224,8 +226,8 @@ postgres_bin() {
     [[ -n "$best" ]] && echo "$best"
 }
 
-# Runs a command as the user Postgres runs as: ourselves, or `postgres` where we are root, which
-# Postgres refuses to be.
+# Runs a command as the user that runs Postgres: the current one, or `postgres` instead of root,
+# which Postgres refuses.
 as_postgres() {
     if ((EUID == 0)); then
         setpriv --reuid postgres --regid postgres --init-groups -- "$@"
@@ -234,10 +236,11 @@ as_postgres() {
     fi
 }
 
-# start_postgres FOLDER [NAME=VALUE…]: a private server with data in FOLDER (or in a temporary folder, where the
-# unprivileged user cannot reach that), on a port of its own. Sets DATABASE_URL. The data is worth
-# as much as the run, so it is not flushed to disk; a commit still outlives the server's processes,
-# which may be killed to see what Carillon makes of it. The settings after the folder win.
+# start_postgres FOLDER [NAME=VALUE…]: starts a private server with data in FOLDER (or in a
+# temporary folder, if the unprivileged user cannot reach that), on a port of its own. Sets
+# DATABASE_URL. The data is temporary, so it is not flushed to disk; a commit still outlives the
+# server's processes, which may be killed to test Carillon. The settings after the folder take
+# precedence.
 start_postgres() {
     local folder="$1" bin password log port try command setting settings=()
     shift
@@ -291,8 +294,8 @@ start_postgres() {
 
 # ── Kafka ───────────────────────────────────────────────────────────────────────────────────────
 
-# start_kafka FOLDER: one KRaft node from KAFKA_HOME, on ports of its own. Sets
-# KAFKA_BOOTSTRAP_SERVERS. Nothing is written into KAFKA_HOME.
+# start_kafka FOLDER: starts one KRaft node from KAFKA_HOME, on ports of its own. Sets
+# KAFKA_BOOTSTRAP_SERVERS. Writes nothing into KAFKA_HOME.
 start_kafka() {
     local folder="$1" broker controller try log="$run_folder/kafka.log"
     [[ -x "$KAFKA_HOME/bin/kafka-server-start.sh" ]] ||
@@ -347,11 +350,13 @@ kafka_answers() {
 
 # ── The checkout ────────────────────────────────────────────────────────────────────────────────
 
-# The one form of build, so that no command undoes another's work; tests add `--build-tests`. It is
-# the release that the image holds, but for the symbols that `@testable import` needs.
+# The only form of build, so that no command invalidates another's result; tests add
+# `--build-tests`. It is the release of the image, except for the symbols that `@testable import`
+# needs.
 build_command=(swift build -c release -Xswiftc -enable-testing --package-path "$root")
 
-# make_run_folder KIND: a folder of this run under .carillon, after removing those whose script is gone.
+# make_run_folder KIND: makes a folder of this run under .carillon, after removing those of ended
+# scripts.
 make_run_folder() {
     local folder pid
     mkdir -p "$root/.carillon/$1"

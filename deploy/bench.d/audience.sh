@@ -1,4 +1,4 @@
-# Who is meant: what it costs to find the installations of a push. Sourced by deploy/bench.
+# Audiences: the cost of finding the installations of a push. Sourced by deploy/bench.
 # shellcheck shell=bash
 
 bench_audience() {
@@ -26,8 +26,8 @@ one_audience() {
         | {channel: $channel.per_second, with_cut: $channel.with_cut} + $identity'
 }
 
-# A push that is not sent says how many it would have reached: by a condition on a field of the
-# app's own that one in a hundred meets.
+# A dry run counts the devices that a push would reach, by a condition on a custom field that one in
+# a hundred meets.
 measure_where() {
     local title="where, 1 % of $name"
     if ! carillon push send "$app" --where '{"plan": 7}' --alert x --dry-run >"$stack/where" 2>&1; then

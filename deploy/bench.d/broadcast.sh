@@ -14,7 +14,7 @@ bench_broadcast() {
         measure_broadcasts "$name" "$app" "$size"
     done
     compare_memory
-    # What differs from the plain broadcast is measured at the size next to 100,000.
+    # Variants of the plain broadcast are measured at the size next to 100,000.
     size="$(printf '%s\n' "${sizes[@]}" | awk '$1 <= 100000' | tail -n 1)"
     size="${size:-${sizes[0]}}"
     name="$(size_name "$size")"
@@ -24,11 +24,11 @@ bench_broadcast() {
     measure_named "$name" "$app" "$size"
 }
 
-# measure_broadcasts NAME APP COUNT: by turns with h2load. A dispatcher of its own, so that the most
-# memory it had belongs to this size.
+# measure_broadcasts NAME APP COUNT: alternates with h2load. The dispatcher is a separate one, so
+# that its peak memory belongs to this size.
 measure_broadcasts() {
     local title="broadcast $1" app="$2" size="$3" name="broadcast-$1" rounds=$rounds least=- most=-
-    # What is promised is promised for a million, of which a round takes long.
+    # The promise is for a million, of which a round takes long.
     if ((size >= 1000000)); then
         least=least
         most=most
@@ -48,8 +48,8 @@ measure_broadcasts() {
     figure "$name" repeats "$title, sent twice" "" most 0 max
 }
 
-# our_broadcast APNS APP COUNT [DATA]: one round. Ends the run where the ledger does not say that
-# each was delivered.
+# our_broadcast APNS APP COUNT [DATA]: runs one round. Ends the run if the ledger does not have each
+# as delivered.
 our_broadcast() {
     local apns="$1" app="$2" count="$3" id="broadcast-$((++broadcasts))" since cpu requests push wal empty
     clear_books
@@ -61,7 +61,7 @@ our_broadcast() {
     broadcast "$app" "$id" "${4:-}"
     push="$(finished_push "$app" "$id")"
     cpu="$(cpu_since "$cpu" "$apns" "$count")"
-    # The second look is a request too.
+    # The second count is a request too.
     requests=$(($(apns_requests "$apns") - requests - 1))
     jq -e --argjson count "$count" '.delivered == $count and .targeted == $count' <<<"$push" \
         >/dev/null || fail "not every installation was delivered to: $push"
@@ -74,7 +74,7 @@ our_broadcast() {
         {per_second: ($count * 1000 / ($to - $from)), $memory, repeats: ($requests - $count)} + $cpu + $books'
 }
 
-# h2load_alone: what h2load gets of the nginx that broadcasts go to, while all else is idle.
+# h2load_alone: measures h2load against the broadcasts' nginx, while everything else is idle.
 h2load_alone() {
     local folder="$stack" connections=4 streams=500 requests=200000 before figures
     if [[ ! -e "$folder/body" ]]; then
@@ -90,7 +90,7 @@ h2load_alone() {
         '. + {dispatcher_cpu: .cpu, nginx_cpu: (($after - $before) / $requests)}' <<<"$figures"
 }
 
-# The memory that a million takes, beside that of 100,000.
+# Compares the memory of a million with that of 100,000.
 compare_memory() {
     if [[ ! -e "$run_folder/broadcast-1M.ours" || ! -e "$run_folder/broadcast-100k.ours" ]]; then
         return
@@ -100,7 +100,7 @@ compare_memory() {
     compare memory memory "memory, 1M beside 100k" "100k" MB most 1.2
 }
 
-# measure_goaways NAME APP COUNT: the server ends each connection after 1,000 requests, which is
+# measure_goaways NAME APP COUNT: lets the server end each connection after 1,000 requests, which is
 # nginx' default. Every installation must still get one request.
 measure_goaways() {
     local rounds=3 name="goaway-$1"
@@ -112,7 +112,8 @@ measure_goaways() {
     figure "$name" repeats "$1, GOAWAY, sent twice" "" most 0 max
 }
 
-# measure_badges NAME APP COUNT: a broadcast that raises each installation's badge by one.
+# measure_badges NAME APP COUNT: measures a broadcast that increments each installation's badge by
+# one.
 measure_badges() {
     local rounds=3 name="badges-$1" before probe="$stack/badges.json"
     jq -n '{data: {alert: "x", badge: "Increment"}, installations: ["000000000000000000000001"]}' \
@@ -133,8 +134,8 @@ measure_badges() {
     figure badges off "$1, badges off by" "" most 0
 }
 
-# measure_named NAME APP COUNT: pushes that name 5,000 devices each, against the plain broadcast; per
-# device, what the dispatcher, Postgres and the broker take together.
+# measure_named NAME APP COUNT: compares pushes that name 5,000 devices each with the plain
+# broadcast; per device, the sum for the dispatcher, Postgres and the broker.
 measure_named() {
     local rounds=3 name="named-$1" named=5000
     if (($3 < named)); then named=$3; fi
@@ -149,7 +150,7 @@ measure_named() {
     figure "$name" bytes "$named named devices, kept each" B - 0
 }
 
-# our_named APP COUNT NAMED: twenty pushes at once, one after the other of the app's devices in them.
+# our_named APP COUNT NAMED: sends twenty pushes at once, with the app's devices in order.
 our_named() {
     local app="$1" count="$2" named="$3" pushes=20 id="named-$((++broadcasts))" cpu wal empty deadline
     clear_books

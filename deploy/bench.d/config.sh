@@ -1,7 +1,7 @@
 # Remote config: fetches, and the stream. Sourced by deploy/bench.
 # shellcheck shell=bash
 
-# The service and the constant have one processor, those who ask the other.
+# The service and the constant have one processor, and the clients the other.
 bench_config() {
     local app=config key etag body=$run_folder/fetch.json port pid constant_port constant_pid bytes
     local pin=() on_first=() rate
@@ -44,7 +44,7 @@ bench_config() {
     take_turns config-p99 -- fetch_latency "$rate" "$port" "$(fetch_path)" \
         -- fetch_latency "$rate" "$constant_port" /
     figure config-p99 p99 "p99 at $rate fetches/s" ms most 5
-    # What the client itself makes of that rate, with answers that cost nothing.
+    # This measures the client itself at that rate, with responses that cost nothing.
     compare config-p99 p99 "the same, beside the constant" constant ms - 0
     rounds=1 take_turns config-streams -- config_clients -- true
     figure config-streams kilobytes "memory of each of 10,000 streams" KB most 64
@@ -57,7 +57,8 @@ bench_config() {
 
 fetch_path() { echo "/v1/projects/$app/namespaces/firebase:fetch?key=$key"; }
 
-# config_template NUMBER: 20 parameters and five conditions, two of which hold for who asks.
+# config_template NUMBER: makes 20 parameters and five conditions, two of which are true for the
+# client.
 config_template() {
     jq -nc --arg number "$1" '
         def value: {value: .};
@@ -75,10 +76,10 @@ config_template() {
                 + (if . % 4 == 3 then {often: ("again" | value)} else {} end))}}) | from_entries)}'
 }
 
-# start_config_watcher: on `port`, as process `pid`, and waits until it is ready.
+# start_config_watcher: starts it on `port`, as process `pid`, and waits until it is ready.
 start_config_watcher() {
     local log="$run_folder/config-watcher.log"
-    # With one processor it has one loop, as the constant's server has, which writes no log either.
+    # With one processor it has one loop, like the constant's server, which writes no log either.
     start config-watcher "$log" ${on_first[@]+"${on_first[@]}"} env HTTP_HOST=127.0.0.1 HTTP_PORT=0 LOG_FORMAT=json \
         HTTP_ACCESS_LOG=false KAFKA_GROUP_ID="${KAFKA_TOPIC_PREFIX}config-watcher" "$bin/carillon-config-watcher"
     pid=$started
@@ -95,7 +96,7 @@ fetch_once() {
         -H 'content-type: application/json' "http://127.0.0.1:$port$(fetch_path)"
 }
 
-# fetch_load PORT PATH [OPTION…]: 60,000 of them over 64 connections, each answered 200.
+# fetch_load PORT PATH [OPTION…]: sends 60,000 over 64 connections, each answered 200.
 fetch_load() {
     local count=60000 address="http://127.0.0.1:$1$2"
     shift 2
@@ -107,8 +108,8 @@ fetch_load() {
         "$run_folder/h2load.log")" '{$rate}'
 }
 
-# fetch_latency RATE PORT PATH: for ten seconds; the time that 99 of 100 have taken at most. The
-# connections begin one after the other, as their ticks go on.
+# fetch_latency RATE PORT PATH: prints the 99th percentile over ten seconds. The connections begin
+# one after the other, at even intervals.
 fetch_latency() {
     local count=$(($1 * 10)) log="$run_folder/latencies"
     rm -f "$log"

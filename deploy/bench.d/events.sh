@@ -1,8 +1,7 @@
-# Events for single devices: how many a second, and how soon each is at its provider. Sourced by
-# deploy/bench.
+# Events for single devices: their rate, and the latency to the provider. Sourced by deploy/bench.
 # shellcheck shell=bash
 
-# A week of a service that has 300,000 such events a day.
+# A week of a service with 300,000 such events a day.
 history_days=7
 history_rows=300000
 
@@ -46,7 +45,8 @@ bench_events() {
     stop_service "$sink_pid"
 }
 
-# event_rows NAME TITLE -|bound: what an event costs each process. The bounds hold after a week.
+# event_rows NAME TITLE -|bound: makes rows of an event's cost in each process. The bounds hold
+# after a week.
 event_rows() {
     local name="$1" title="$2" least=- most=-
     if [[ "$3" == bound ]]; then
@@ -64,7 +64,7 @@ event_rows() {
     figure "$name" written "$title, a write" "" - 0
 }
 
-# fill_history: a week of events before today, each as one of the last round was written down.
+# fill_history: makes a week of earlier events, in the stored form of those of the last round.
 fill_history() {
     note "filling $history_days days of $history_rows events each"
     "$bench" history "$history_days" >/dev/null
@@ -86,7 +86,8 @@ fill_history() {
     sql CHECKPOINT
 }
 
-# latency_rows NAME TITLE P99 P999: event to provider, with the bounds of both; `-`: none.
+# latency_rows NAME TITLE P99 P999: makes rows of event to provider, with the bounds of both; `-`
+# for none.
 latency_rows() {
     figure "$1" p50 "p50 $2" ms - 0
     figure "$1" p99 "p99 $2" ms most "$3"
@@ -97,8 +98,8 @@ latency_rows() {
     fi
 }
 
-# stages NAME TITLE: where the time went since this dispatcher started, from the buckets of its
-# histogram: the upper end of the one that the 99th of a hundred is in.
+# stages NAME TITLE: prints where the time went since this dispatcher started, from the buckets of
+# its histogram: the upper end of the 99th percentile's bucket.
 stages() {
     local stage
     curl -sf "http://127.0.0.1:${dispatcher_port[events]}/metrics" |
@@ -120,8 +121,8 @@ stages() {
     done
 }
 
-# our_events CLEAR: one round of `count` events, written as fast as Kafka takes them. From the first to
-# the last outcome recorded. CLEAR empties the tables before.
+# our_events CLEAR: runs one round of `count` events, written as fast as Kafka accepts them, and
+# measures from the first to the last recorded outcome. CLEAR empties the tables before.
 our_events() {
     local before cpu written wal empty batches run="round-$((++runs))"
     when_closed "$1"
@@ -133,7 +134,7 @@ our_events() {
     written="$("$bench" events "$app" "$requests_topic" "$run" "$size" "$count" 0)"
     wait_until_settled $((before + count))
     cpu="$(cpu_since "$cpu" constant "$count")"
-    # librdkafka says once a second what it sent.
+    # librdkafka reports once a second what it sent.
     sleep 2
     jq -n --argjson count "$count" --argjson cpu "$cpu" \
         --argjson books "$(books_since "$wal" "$empty" "$count")" --argjson written "$written" \
@@ -145,7 +146,8 @@ our_events() {
         else {per_second: ($count * 1e6 / ($round.to - $written.first))} + $cpu + $books + $batches end'
 }
 
-# event_batches: what the dispatcher has produced, looked up and written so far, and in how many batches.
+# event_batches: prints how much the dispatcher has produced, looked up and written so far, and in
+# how many batches.
 event_batches() {
     curl -sf "http://127.0.0.1:${dispatcher_port[events]}/metrics" |
         awk -v outcomes="{topic=\"${KAFKA_TOPIC_PREFIX}push.outcomes\"}" '
@@ -161,7 +163,8 @@ event_batches() {
         jq -ncR '[inputs / " " | {(.[0]): (.[1] | tonumber)}] | add // {}'
 }
 
-# batches_since BEFORE: how many a batch had since then, of each kind; null where there was none.
+# batches_since BEFORE: prints the mean size of a batch since then, of each kind; null without
+# batches.
 batches_since() {
     jq -nc --argjson before "$1" --argjson after "$(event_batches)" '
         def since($name): ($after[$name] // 0) - ($before[$name] // 0);
@@ -169,13 +172,13 @@ batches_since() {
             | if $batches > 0 then since(. + "_items") / $batches else null end)}) | add'
 }
 
-# What the dispatcher has settled since it started, whatever the outcome.
+# Prints how much the dispatcher has settled since it started, with any outcome.
 settled_deliveries() {
     curl -sf "http://127.0.0.1:${dispatcher_port[events]}/metrics" |
         awk '/^push_deliveries_total/ { sum += $NF } END { printf "%.0f\n", sum }'
 }
 
-# wait_until_settled COUNT: gives up where nothing moves for 30 seconds.
+# wait_until_settled COUNT: fails if there is no progress for 30 seconds.
 wait_until_settled() {
     local last=-1 now deadline=0
     while now="$(settled_deliveries)" && ((now < $1)); do
@@ -190,8 +193,8 @@ wait_until_settled() {
 
 # ── Latency ─────────────────────────────────────────────────────────────────────────────────────
 
-# start_sink TOPIC [PROJECT]: what stands for APNs and FCM and knows when each event came; TOPIC gets no
-# answer, nor does FCM's PROJECT.
+# start_sink TOPIC [PROJECT]: starts a server that replaces APNs and FCM and records when each event
+# came; TOPIC gets no answer, nor does FCM's PROJECT.
 start_sink() {
     local log="$run_folder/sink.log"
     start sink "$log" "$bench" sink "$stack/certificate.pem" "$stack/key.pem" "$@"
@@ -201,7 +204,8 @@ start_sink() {
     sink_control="http://127.0.0.1:$(jq -r .http "$log")"
 }
 
-# events_at RATE SECONDS: that many events a second, each for one device; prints the sink's figures.
+# events_at RATE SECONDS: sends this many events a second, each for one device; prints the sink's
+# figures.
 events_at() {
     local late=60
     curl -sf -X POST "$sink_control/reset"
@@ -214,7 +218,7 @@ events_at() {
     fi
 }
 
-# What arrived since the last look.
+# Prints the arrivals since the last call.
 arrivals() { curl -sf "$sink_control/arrivals"; }
 
 # has_arrived COUNT SECONDS
@@ -226,8 +230,8 @@ has_arrived() {
     done
 }
 
-# events_beside_broadcast: one round of 500 events a second, as long as a broadcast of a million
-# runs; as many broadcasts as make a million, or ten, where the app has fewer installations.
+# events_beside_broadcast: runs one round of 500 events a second, for the duration of a broadcast of
+# a million; as many broadcasts as make a million, or ten, if the app has fewer installations.
 events_beside_broadcast() {
     local id last=$((broadcasts + (1000000 / size < 10 ? 1000000 / size : 10))) figures writer
     when_closed clear_rows
@@ -248,8 +252,8 @@ events_beside_broadcast() {
     echo "$figures"
 }
 
-# measure_beside_hanging: another app's provider takes its notifications, 200 a second, and answers
-# none of them.
+# measure_beside_hanging: lets another app's provider accept its notifications, 200 a second, and
+# answer none of them.
 measure_beside_hanging() {
     local writer rounds=5
     when_closed clear_rows
@@ -265,7 +269,7 @@ measure_beside_hanging() {
     latency_rows beside-hanging "beside a hanging app" 20 -
 }
 
-# when_closed COMMAND…: runs it once no push is open. An event that is one row is none.
+# when_closed COMMAND…: runs it once no push is open. An event in one row does not count.
 when_closed() {
     local deadline=$((SECONDS + 60))
     until [[ "$(sql 'SELECT count(*) FROM pushes WHERE finished_at IS NULL')" == 0 ]]; do

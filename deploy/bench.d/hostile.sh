@@ -1,8 +1,8 @@
-# What hostile peers do to an honest client of the registration service. Sourced by deploy/bench.
+# Effect of hostile peers on an honest client of the registration service. Sourced by deploy/bench.
 # shellcheck shell=bash
 
-# A part of the section peers: 20 peers from other addresses send what is dear to read, or leave their
-# answers unread, each at a rate that Tests/Benchmarks/hostile.py states.
+# A part of the section peers: 20 peers from other addresses send expensive requests, or leave their
+# responses unread, each at the rate in Tests/Benchmarks/hostile.py.
 bench_hostile() {
     local app=hostile kind title pin=() key registration_port registration_pid
     use_stack
@@ -31,8 +31,8 @@ bench_hostile() {
     done
 }
 
-# hostile_row KIND KEY TITLE UNIT FACTOR BOUND|-: of p99 what it is above that alone, the median of the
-# rounds; of memory the most of them all.
+# hostile_row KIND KEY TITLE UNIT FACTOR BOUND|-: makes a row; p99 is the excess over the client
+# alone, the median of the rounds; memory is the maximum of all rounds.
 hostile_row() {
     jq -n --arg kind "$1" --arg key "$2" --arg measured "$3" --arg unit "$4" --argjson factor "$5" \
         --arg bound "$6" --argjson rounds "$rounds" --slurpfile ours "$run_folder/hostile.ours" '

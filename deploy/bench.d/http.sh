@@ -1,4 +1,5 @@
-# The HTTP server: what an answer costs, and how it stands bad peers. Sourced by deploy/bench.
+# The HTTP server: the cost of a response, and its behaviour with bad peers. Sourced by
+# deploy/bench.
 # shellcheck shell=bash
 
 bench_http() {
@@ -6,7 +7,7 @@ bench_http() {
     head -c 400 /dev/zero | tr '\0' x >"$run_folder/400-bytes"
     ulimit -Sn "$(ulimit -Hn)"
     start_http_servers
-    # One of each first, for what is made when it is first needed.
+    # The first request of each kind initialises what is made on first use.
     http_load ours get / >/dev/null
     http_load nginx get / >/dev/null
     take_turns http-get -- http_load ours get / -- http_load nginx get /
@@ -20,7 +21,7 @@ bench_http() {
 bench_peers() {
     ensure_packages nginx nghttp2-client
     local kind title pin=() rounds=3 processors
-    # Clients that fill a processor must not be taken for the server's slowness.
+    # Clients that fill a processor must not look like a slow server.
     if (($(nproc) > 1)); then pin=(taskset -c 1); fi
     (($(ulimit -Hn) >= 12000)) || fail "needs 12,000 open files (ulimit -Hn), to have 5,000 idle peers"
     ulimit -Sn "$(ulimit -Hn)"
@@ -28,7 +29,7 @@ bench_peers() {
     processors="$(taskset -c -p $$ | sed 's/.*: //')"
     if (($(nproc) > 1)); then run_servers_on 0; fi
     take_turns peers -- bad_peers ours -- bad_peers nginx
-    # Another section may have these servers next.
+    # Another section may use these servers next.
     run_servers_on "$processors"
     for kind in request_line headers body idle devour hammer; do
         case $kind in
@@ -60,8 +61,8 @@ bad_peers() {
     ${pin[@]+"${pin[@]}"} python3 "$root/Tests/Benchmarks/peers.py" "${server_port[$1]}" "${server_pid[$1]}"
 }
 
-# peers_row KIND KEY TITLE UNIT FACTOR BOUND: what the figure is above that of the client alone. Of
-# memory it is the most that any round saw above the server's first: what it took it may keep.
+# peers_row KIND KEY TITLE UNIT FACTOR BOUND: makes a row of the excess over the client alone.
+# Memory is the maximum of any round above the server's first, as it may keep what it allocated.
 peers_row() {
     jq -n --arg kind "$1" --arg key "$2" --arg measured "$3" --arg unit "$4" --argjson factor "$5" \
         --argjson bound "$6" --argjson rounds "$rounds" \
@@ -75,7 +76,7 @@ peers_row() {
            holds: ($our <= $bound)}' >>"$run_folder/rows"
 }
 
-# Ours answers on one loop, nginx in one process: `server_pid` and `server_port` have one of each.
+# Our server uses one loop, nginx one process: `server_pid` and `server_port` have one of each.
 start_http_servers() {
     local folder="$run_folder/nginx"
     if [[ -n "${server_pid[ours]:-}" ]]; then return; fi
@@ -85,7 +86,7 @@ start_http_servers() {
     server_port[ours]="$(head -n 1 "$run_folder/http.log")"
     server_port[nginx]="$(free_port)"
     mkdir -p "$folder"
-    # It takes in the bytes of a body that it does not look at. What it would write goes to its folder.
+    # It reads the bytes of a body without using them. Files that it would write go to its folder.
     cat >"$folder/nginx.conf" <<CONF
 daemon off;
 master_process off;
@@ -118,8 +119,8 @@ declare -A server_pid=() server_port=()
 
 http_answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# http_load SERVER get|post PATH: 100,000 requests over 64 connections, each answered 200, and the
-# CPU time that each took of the server, the kernel's part included.
+# http_load SERVER get|post PATH: sends 100,000 requests over 64 connections, each answered 200, and
+# prints the server's CPU time for each, the kernel's part included.
 http_load() {
     local count=100000 before after body=()
     if [[ "$2" == post ]]; then body=(-d "$run_folder/400-bytes"); fi
@@ -132,5 +133,5 @@ http_load() {
     jq -n --argjson spent $((after - before)) --argjson count "$count" '{cpu_ns: ($spent / $count)}'
 }
 
-# In nanoseconds, over all threads of a process.
+# The unit is nanoseconds, over all threads of a process.
 cpu_time() { awk '{ sum += $1 } END { printf "%.0f\n", sum }' /proc/"$1"/task/*/schedstat; }

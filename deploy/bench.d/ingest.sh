@@ -1,9 +1,9 @@
-# Ingest: objects taken in over HTTP, beside librdkafka's own producer; rows that the sink stores, beside
-# psql's COPY. Sourced by deploy/bench.
+# Ingest: objects accepted over HTTP, compared with librdkafka's own producer; rows that the sink
+# stores, compared with psql's COPY. Sourced by deploy/bench.
 # shellcheck shell=bash
 
-# Intake and librdkafka's producer have one processor each to themselves, but for the broker; who sends has
-# the other.
+# Ingest and librdkafka's producer have one processor each, shared only with the broker; the clients
+# have the other.
 bench_ingest() {
     local app=ingest type=WeatherSensor port pid key rows=300000 count=1000000 pin=() on_first=()
     use_stack
@@ -24,7 +24,7 @@ bench_ingest() {
     ingest_objects
     ingest_reference
 
-    # First, as the sink reads all that is there.
+    # This comes first, as the sink reads everything on the topic.
     take_turns ingest-sink -- ingest_sunk -- ingest_copied
     compare ingest-sink per_second "rows stored by the sink" "psql COPY" rows/s least 0.3
     figure ingest-sink sink_cpu "the sink's CPU for a row" ns - 0
@@ -39,8 +39,8 @@ bench_ingest() {
     stop_service "$pid"
 }
 
-# ingest_objects: `rows` objects as lines, and as what is sent: natively, 100 in each of 200 bodies, and as
-# Segment's batches.
+# ingest_objects: makes `rows` objects as lines, and as requests: natively, 100 in each of 200
+# bodies, and as Segment's batches.
 ingest_objects() {
     local proof
     proof="$(printf '%s:' "$key" | base64 -w 0)"
@@ -57,8 +57,8 @@ ingest_objects() {
         print "],\"sentAt\":\"2026-11-25T08:00:00.000Z\"}" } }' >"$stack/segment"
 }
 
-# start_ingest_service on|off [COMMAND…]: with the sink or without, behind the command; on `port`, as
-# process `pid`.
+# start_ingest_service on|off [COMMAND…]: starts it with or without the sink, behind the command; on
+# `port`, as process `pid`.
 start_ingest_service() {
     local log="$run_folder/ingest.log" sink="$1"
     shift
@@ -77,7 +77,7 @@ start_ingest_service() {
 
 # ── Intake ──────────────────────────────────────────────────────────────────────────────────────
 
-# ingest_load FILE SECONDS: by 32 connections that are kept.
+# ingest_load FILE SECONDS: sends over 32 connections that stay open.
 ingest_load() { ${pin[@]+"${pin[@]}"} "$bench" requests "$port" "$stack/$1" any 32 "$2"; }
 
 ingest_accepted() {
@@ -85,12 +85,12 @@ ingest_accepted() {
     before="$(ingest_metric ingest_objects_accepted_total)"
     ingest_load native "$1" >"$stack/accepted.json"
     after="$(ingest_metric ingest_objects_accepted_total)"
-    # A first part of the load warms up, and is not in the answers that it counts.
+    # The first part of the load is a warm-up, which is not in its count of responses.
     jq --argjson counted $((after - before)) 'if $counted < .answers * 100 then error("not all was accepted")
         else {per_second: (.per_second * 100), p99} end' "$stack/accepted.json"
 }
 
-# ingest_metric NAME: the sum over its labels.
+# ingest_metric NAME: prints the sum over its labels.
 ingest_metric() {
     curl -sf "http://127.0.0.1:$port/metrics" | awk -v name="$1" '
         $1 == name || index($1, name "{") == 1 { sum += $2 } END { printf "%d\n", sum }'
@@ -103,7 +103,7 @@ ingest_produced() {
 
 # ── The sink ────────────────────────────────────────────────────────────────────────────────────
 
-# ingest_reference: a table of the columns in which the sink keeps objects, and with its keys.
+# ingest_reference: makes a table with the columns of the sink's table, and with its keys.
 ingest_reference() {
     ingest_table="$(sql "SELECT 'ingest_objects_' || number FROM ingest_types
         WHERE app = '$app' AND name = '$type'")"
@@ -111,7 +111,8 @@ ingest_reference() {
     sql 'ALTER TABLE bench_objects ADD UNIQUE (app, id)'
 }
 
-# ingest_sunk: one round of `rows` new objects, which wait on Kafka. From the first rows to the last.
+# ingest_sunk: runs one round of `rows` new objects, which wait on Kafka, and measures from the
+# first rows to the last.
 ingest_sunk() {
     local from first cpu sink
     sql "TRUNCATE $ingest_table, ingest_keys"

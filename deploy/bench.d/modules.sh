@@ -7,12 +7,12 @@ bench_json() {
         -- "$python/bin/python" "$root/Tests/Benchmarks/orjson_figures.py" "$record"
     compare json read_ns "JSON record to value tree" orjson ns most 2
     compare json write_ns "value tree to JSON record" orjson ns most 5
-    # Reading in place is there for what the tree does too; it must pay, or go.
+    # Reading in place must be faster than the tree, or it is not worth its code.
     in_place fields "5 fields of the record, in place" 0.5
     in_place offsets "100 numbers of 80 KB, in place" 0.35
 }
 
-# in_place KEY TITLE BOUND: what our reader takes for it, against our tree.
+# in_place KEY TITLE BOUND: compares the reader's time with our tree.
 in_place() {
     jq ".$1 | {ns: .in_place_ns}" "$run_folder/json.ours" >"$run_folder/json-$1.ours"
     jq ".$1 | {ns: .tree_ns}" "$run_folder/json.ours" >"$run_folder/json-$1.theirs"
@@ -35,14 +35,14 @@ SQL
     "$programs/psql" -X -q -v body="$("$bench" postgres body)" \
         -f "$root/Tests/Benchmarks/postgres.sql" "$server"
 
-    # What a disk takes for a flush changes by the second: short rounds, and more of them.
+    # The time of a disk flush changes by the second: short rounds, and more of them.
     local rounds=$((rounds * 3))
     upsert_count=500
     take_turns upsert -- our_upserts -- pgbench_upserts
     compare upsert one "upsert, 1 caller" pgbench /s least 0.9
     compare upsert many "upsert, 64 callers" pgbench /s least 6
-    # Commits cost nothing here. What is left of the second is the server's own work, about 11 µs a
-    # row; the bounds only tell of something that went wrong.
+    # Commits cost nothing here. The rest of the time is the server's own work, about 11 µs a row;
+    # the bounds only detect a fault.
     export DATABASE_URL="$server?options=-csynchronous_commit%3Doff"
     upsert_count=4000
     take_turns upsert-nowait -- our_upserts -- pgbench_upserts
@@ -59,7 +59,7 @@ our_upserts() {
         '{one: $one.per_second, many: $many.per_second}'
 }
 
-# pgbench and psql say how long they took once they were connected; ours does the same.
+# pgbench and psql report the time without connecting; ours does the same.
 pgbench_upserts() {
     "$(postgres_bin)/pgbench" -n -c 1 -M prepared -t "$upsert_count" \
         -D body="$("$bench" postgres body)" -f "$run_folder/upsert.sql" "$DATABASE_URL" \
@@ -93,7 +93,7 @@ bench_kafka() {
     compare consume alone "the same, against no group" "kcat -C" /s least 0.5
 }
 
-# per_second COUNT COMMAND…: runs it, and prints what that comes to.
+# per_second COUNT COMMAND…: runs it, and prints the rate.
 per_second() {
     local count="$1" start="$EPOCHREALTIME"
     shift
@@ -102,7 +102,7 @@ per_second() {
         '{per_second: ($count / (($to | tonumber) - ($from | tonumber)))}'
 }
 
-# Each round writes to a topic of its own, so that neither side finds it fuller than the other.
+# Each round writes to a topic of its own, so that both sides find an empty one.
 our_records_written() {
     local topic="$kafka_prefix-ours-$((++kafka_round))"
     "$bench" kafka topic "$topic" 12 >/dev/null

@@ -1,5 +1,5 @@
-# How installations are kept: saves over HTTP, beside the same rows written by SQL. Sourced by
-# deploy/bench.
+# The registry of installations: saves over HTTP, compared with the same rows written by SQL.
+# Sourced by deploy/bench.
 # shellcheck shell=bash
 
 bench_registry() {
@@ -37,7 +37,7 @@ registry_latency() {
     figure "$1" p99 "$2, p99" ms most 10
 }
 
-# registry_rows COUNT: devices 1 to COUNT, as the load saves them.
+# registry_rows COUNT: makes devices 1 to COUNT, as the load saves them.
 registry_rows() {
     if [[ "$(sql "SELECT count(*) FROM installations WHERE app = '$app'")" != 0 ]]; then return; fi
     note "registering $1 installations of $app"
@@ -46,7 +46,8 @@ registry_rows() {
     sql CHECKPOINT
 }
 
-# registry_insert NUMBERS: the statement that saves the devices of these, which are rows of i.
+# registry_insert NUMBERS: prints the statement that saves the devices of these, which are rows of
+# i.
 registry_insert() {
     cat <<SQL
 INSERT INTO installations (app, object_id, device_type, provider, token, token_hash, environment,
@@ -61,7 +62,7 @@ FROM ($1) AS n(i)
 SQL
 }
 
-# registry_scripts: what pgbench runs: the same row by one statement.
+# registry_scripts: makes pgbench's scripts: the same row by one statement.
 registry_scripts() {
     local kind
     for kind in known fresh; do
@@ -92,7 +93,7 @@ registry_pgbench() {
 # registry_load KIND FROM TO CONNECTIONS SECONDS
 registry_load() { "$bench" registry "$registration_port" "$app" "$key" "$@"; }
 
-# registry_new CONNECTIONS SECONDS: devices that nobody has saved before.
+# registry_new CONNECTIONS SECONDS: saves new devices.
 registry_new() {
     fresh=$((fresh + 10000000))
     registry_load new "$fresh" $((fresh + 9999999)) "$@"

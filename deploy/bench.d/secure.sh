@@ -1,5 +1,5 @@
-# Secure payloads: kept and read over HTTP, beside the same statements by SQL; read while secrets are
-# guessed; and how much alike the refusals are. Sourced by deploy/bench.
+# Secure payloads: stored and read over HTTP, compared with the same statements by SQL; read while
+# secrets are guessed; and the timing of refusals. Sourced by deploy/bench.
 # shellcheck shell=bash
 
 bench_secure() {
@@ -19,7 +19,7 @@ bench_secure() {
         >"$stack/readers"
     secure_requests
     secure_scripts
-    # What a run with few and short rounds would leave too few of.
+    # A run with few and short rounds would have too few of these.
     secure_load writes any 10 >/dev/null
 
     take_turns secure-kept -- secure_load writes any 5 -- secure_pgbench kept 5
@@ -49,7 +49,8 @@ bench_secure() {
     stop_service "$pid"
 }
 
-# start_secure_payload [NAME=VALUE…]: on `port`, as process `pid`, and waits until it is ready.
+# start_secure_payload [NAME=VALUE…]: starts it on `port`, as process `pid`, and waits until it is
+# ready.
 start_secure_payload() {
     local log="$run_folder/secure-payload.log"
     start secure-payload "$log" env HTTP_HOST=127.0.0.1 HTTP_PORT=0 LOG_FORMAT=json \
@@ -65,7 +66,7 @@ start_secure_payload() {
 
 # ── What is asked ───────────────────────────────────────────────────────────────────────────────
 
-# secure_login: an issuer whose one key is ours.
+# secure_login: makes an issuer whose only key is ours.
 secure_login() {
     local key="$stack/login.pem" point
     openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$key" 2>/dev/null
@@ -84,7 +85,7 @@ base64url() {
     printf '%b' "$(sed 's/../\\x&/g' <<<"$1")" | base64 -w 0 | tr '+/' '-_' | tr -d '='
 }
 
-# secure_requests: what is to be kept, 400 bytes for each identity.
+# secure_requests: makes requests with 400 bytes for each identity.
 secure_requests() {
     local proof
     proof="$(printf '%s:%s' "$app" "$master" | base64 -w 0)"
@@ -93,8 +94,8 @@ secure_requests() {
             ({identity: "user-\(.)", payload: ("x" * 400)} | tojson)] | @tsv' >"$stack/writes"
 }
 
-# secure_reads: files of reads of what was kept first, by a device's secret and by a token of its
-# identity. Each is read once by both, so that all that follow find it read.
+# secure_reads: makes files of reads of the first payloads, by a device's secret and by a token of
+# its identity. Each is read once by both, so that no later read is a first one.
 secure_reads() {
     sql "COPY (SELECT identity, id FROM secure_payloads WHERE app = '$app'
         ORDER BY created_at, id LIMIT $kept) TO STDOUT" >"$stack/kept"
@@ -104,17 +105,17 @@ secure_reads() {
     secure_load token-reads each 600 >/dev/null
 }
 
-# secure_by_secret KEPT: reads of these, which are lines of an identity and an id.
+# secure_by_secret KEPT: makes reads of these, which are lines of an identity and an id.
 secure_by_secret() {
     awk -F '\t' 'NR == FNR { proof[$1] = $3; next }
         { print "read\t" proof[$1] "\tGET /api/notifications/" $2 }' "$stack/readers" "$1"
 }
 
-# secure_by_tokens COUNT: reads of what `secure_reads` has taken, by so many tokens.
+# secure_by_tokens COUNT: makes reads of the payloads of `secure_reads`, by this many tokens.
 secure_by_tokens() {
     "$bench" tokens "$stack/login.pem" https://login.example bench user- "$((readers / 3))" "$1" \
         >"$stack/tokens"
-    # One for each read, where there are enough.
+    # There is one for each read, if there are enough.
     awk -F '\t' 'NR == FNR { token[$1, count[$1]++] = $2; next }
         { print "read\tBearer " token[$1, used[$1]++ % count[$1]] "\tGET /api/notifications/" $2 }' \
         "$stack/tokens" "$stack/kept"
@@ -125,7 +126,7 @@ secure_load() {
     "$bench" requests "$port" "$stack/$1" "$2" 64 "${@:3}"
 }
 
-# secure_first_reads SECONDS: of what nobody has read yet.
+# secure_first_reads SECONDS: reads payloads for the first time.
 secure_first_reads() {
     secure_load writes any "$1" >/dev/null
     sql "COPY (SELECT identity, id FROM secure_payloads WHERE app = '$app' AND read_at IS NULL
@@ -134,7 +135,7 @@ secure_first_reads() {
     secure_load first-reads each "$1"
 }
 
-# secure_new_tokens SECONDS: each token is shown once, so that none is remembered.
+# secure_new_tokens SECONDS: uses each token once, so that none is cached.
 secure_new_tokens() {
     secure_by_tokens "$kept" >"$stack/new-token-reads"
     secure_load new-token-reads each "$1"
@@ -142,7 +143,7 @@ secure_new_tokens() {
 
 # ── The same by SQL ─────────────────────────────────────────────────────────────────────────────
 
-# secure_rows: readers and payloads that pgbench reads, in an app of their own.
+# secure_rows: makes readers and payloads for pgbench, in an app of their own.
 secure_rows() {
     note "writing $kept payloads and the readers for pgbench"
     sql "INSERT INTO secure_readers (app, installation, identity, digest)
@@ -166,8 +167,9 @@ secure_rows() {
     sql CHECKPOINT
 }
 
-# secure_scripts: the statements of SecurePayloadStore and SecureReaderStore, as they are sent: what
-# travels together there is a pipeline here. What of a request can be the same each time is.
+# secure_scripts: makes scripts of the statements of SecurePayloadStore and SecureReaderStore:
+# statements that are sent together are a pipeline here. Parts of a request that can be constant
+# are.
 secure_scripts() {
     cat >"$stack/secure-kept.sql" <<SQL
 \\set i random(1, 1000000000000000)
@@ -220,7 +222,7 @@ SQL
         cat "$stack/secure-look.sql"
     } >"$stack/secure-read.sql"
     {
-        # Each client has every fourth of those that this round may take.
+        # Each client has every fourth row of this round.
         echo '\set n :n + 1'
         echo '\set i :first + :n * 4 + :client_id'
         cat "$stack/secure-look.sql"
@@ -255,8 +257,7 @@ SQL
     } >"$stack/secure-first.sql"
 }
 
-# secure_pgbench KIND SECONDS: the service stands still meanwhile, and what is written for Kafka is
-# thrown away.
+# secure_pgbench KIND SECONDS: runs it while the service is stopped, and deletes the outbox records.
 secure_pgbench() {
     local id request outcome
     id="$(printf '%032d' 1)"
@@ -279,8 +280,8 @@ secure_pgbench() {
 
 # ── While others guess ──────────────────────────────────────────────────────────────────────────
 
-# secure_guesses: from here on 20 addresses guess; some of those they guess of have secrets that a
-# backend chose, which are dear to compare.
+# secure_guesses: starts 20 addresses that guess; some of the identities have secrets that a backend
+# chose, which are expensive to verify.
 secure_guesses() {
     local number
     note "20 begin to guess"
@@ -293,7 +294,7 @@ secure_guesses() {
     start guesses "$run_folder/guesses.log" python3 "$root/Tests/Benchmarks/secure_guesses.py" \
         "$port" "$app" 20 10 20
     guesses_pid=$started
-    # Until as many wait for their turn as may.
+    # Waits until the queue is full.
     sleep 5
 }
 
@@ -305,7 +306,7 @@ secure_guesses_end() {
     figure secure-guesses sent "guesses meanwhile" /s least 180
 }
 
-# secure_latency KIND TITLE: at half of the rate that was reached.
+# secure_latency KIND TITLE: measures at half of the maximum rate.
 secure_latency() {
     local rate file
     case $1 in
@@ -322,7 +323,7 @@ secure_latency() {
 
 # ── Equal answers ───────────────────────────────────────────────────────────────────────────────
 
-# secure_turns: what a reader must not have, asked for with all limits off.
+# secure_turns: requests content that is not the reader's, without any limits.
 secure_turns() {
     local identity authorization
     start_secure_payload RATE_LIMIT_FAILURES_PER_ADDRESS=0 SECURE_FAILURES_PER_IDENTITY=0 \
@@ -334,7 +335,7 @@ secure_turns() {
     sql "UPDATE secure_payloads SET expires_at = now() - interval '1 second',
             ends_at = now() - interval '1 second'
         WHERE id = ANY (string_to_array('$(tr '\n' ' ' <"$stack/expired" | xargs)', ' '))"
-    # Then the grace of the others is over, too.
+    # By then the grace period of the others has ended, too.
     sleep 3
     rounds=1 take_turns secure-turns -- "$bench" turns "$port" "$stack/turns" 404 10000 -- true
     note "medians in microseconds: $(jq -c .medians "$run_folder/secure-turns.ours")"

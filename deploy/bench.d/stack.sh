@@ -1,12 +1,12 @@
-# The whole of Carillon with an app in it, for deploy/bench's end-to-end sections and deploy/chaos:
-# Postgres with fsync on, Kafka, and nginx in the place of APNs. Sourced by both.
+# A complete Carillon with an app in it, for deploy/bench's end-to-end sections and deploy/chaos:
+# Postgres with fsync on, Kafka, and nginx instead of APNs. Sourced by both.
 # shellcheck shell=bash
 
 stack=
 declare -A nginx_port=() nginx_pid=() nginx_status=()
 declare -A dispatcher_pid=() dispatcher_port=()
 
-# use_stack: starts it when it is first needed, and points `carillon` at it.
+# use_stack: starts it on first use, and points `carillon` at it.
 use_stack() {
     if [[ -z "$stack" ]]; then start_stack; fi
     export DATABASE_URL="$stack_database"
@@ -22,7 +22,7 @@ start_stack() {
     stack="$run_folder/stack"
     mkdir -p "$stack"
     ensure_packages "${server_packages[@]}" openssl libmimalloc2.0
-    # As one would run it, but smaller.
+    # The settings are those of production, but smaller.
     start_postgres "$run_folder/stack-postgres" fsync=on full_page_writes=on shared_buffers=1GB \
         max_wal_size=8GB
     postgres_pid=$started
@@ -38,7 +38,7 @@ start_stack() {
     openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$stack/key.p8" 2>/dev/null
     export CARILLON_MASTER_KEYS KAFKA_TOPIC_PREFIX KAFKA_GROUP_ID PROVIDER_CA_FILE
     CARILLON_MASTER_KEYS="bench:$(head -c 32 /dev/urandom | base64 -w 0)"
-    # A broker that is there already outlives this run.
+    # An existing broker outlives this run.
     KAFKA_TOPIC_PREFIX="bench-$$-$RANDOM-"
     KAFKA_GROUP_ID="${KAFKA_TOPIC_PREFIX}dispatcher"
     PROVIDER_CA_FILE="$stack/certificate.pem"
@@ -46,7 +46,7 @@ start_stack() {
     carillon migrate >"$run_folder/migrate.log"
 }
 
-# pid_of NAME: of what was started last by that name; nothing where that is no process of ours.
+# pid_of NAME: prints the process last started by that name, if it is one of ours.
 pid_of() {
     local index found=
     for index in "${!pids[@]}"; do
@@ -63,8 +63,9 @@ sql() {
 
 # ── Apps, and their installations ───────────────────────────────────────────────────────────────
 
-# create_app APP [COUNT]: with a key for APNs, and as many installations on iOS. Of 1 to COUNT in
-# hexadecimal is the object id made; every second is on the channel `half`, three make an identity.
+# create_app APP [COUNT]: makes an app with a key for APNs, and this many installations on iOS. The
+# object ids are 1 to COUNT in hexadecimal; every second is on the channel `half`, three make an
+# identity.
 create_app() {
     local app="$1" count="${2:-0}"
     if [[ "$(sql "SELECT count(*) FROM apps WHERE id = '$app'")" == 1 ]]; then return; fi
@@ -86,7 +87,7 @@ create_app() {
     sql CHECKPOINT
 }
 
-# size_name COUNT: 1M, 100k.
+# size_name COUNT: prints 1M, 100k.
 size_name() {
     if (($1 % 1000000 == 0)); then
         echo "$(($1 / 1000000))M"
@@ -97,24 +98,25 @@ size_name() {
     fi
 }
 
-# clear_books: every round finds the tables of pushes and deliveries empty.
+# clear_books: empties the tables of pushes and deliveries for a round.
 clear_books() { truncate_tables pushes, deliveries, event_keys, event_pushes, delivery_chunks; }
 
-# clear_rows: the same but for events that are one row each, the week before among them.
+# clear_rows: does the same except for events in one row each, including the week before.
 clear_rows() { truncate_tables pushes, deliveries, event_keys, delivery_chunks; }
 
 truncate_tables() { sql "SET client_min_messages = warning; TRUNCATE $* CASCADE"; }
 
-# books_bytes: what pushes, deliveries and the keys of events take, with their indexes.
+# books_bytes: prints the size of pushes, deliveries and the keys of events, with their indexes.
 books_bytes() {
     sql "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c WHERE c.relkind = 'r'
         AND c.relname ~ '^(pushes|event_keys|event_pushes|deliveries|delivery_chunks)(_default|_[0-9]{8})?\$'"
 }
 
-# wal_now: how many bytes of write-ahead log there were so far.
+# wal_now: prints the bytes of write-ahead log so far.
 wal_now() { sql "SELECT pg_current_wal_insert_lsn() - '0/0'"; }
 
-# books_since WAL BYTES COUNT: what a push or delivery cost of either, as cpu_since's figures are.
+# books_since WAL BYTES COUNT: prints the cost of a push or delivery in both, in the form of
+# cpu_since.
 books_since() {
     jq -nc --argjson wal "$(wal_now)" --argjson before "$1" --argjson bytes "$(books_bytes)" \
         --argjson empty "$2" --argjson count "$3" \
@@ -123,9 +125,9 @@ books_since() {
 
 # ── Processes ───────────────────────────────────────────────────────────────────────────────────
 
-# start_apns NAME [KEEPALIVE [LOG]]: nginx on `nginx_port[NAME]`, with one worker, which answers every
-# notification alike, 1,000 at a time on a connection; with GOAWAY after so many requests. LOG gets
-# the path of each, with its apns-id and its collapse id.
+# start_apns NAME [KEEPALIVE [LOG]]: starts nginx on `nginx_port[NAME]`, with one worker, which
+# answers every notification alike, 1,000 at a time on a connection; with GOAWAY after KEEPALIVE
+# requests. LOG gets the path of each, with its apns-id and its collapse id.
 start_apns() {
     local name="$1" keepalive="${2:-100000000}" log="off" folder="$stack/nginx-$1"
     if [[ -n "${nginx_pid[$name]:-}" ]]; then return; fi
@@ -173,13 +175,14 @@ NGINX
 
 apns_origin() { echo "https://localhost:${nginx_port[$1]}"; }
 
-# apns_requests NAME: what that nginx has received of others.
+# apns_requests NAME: prints how many requests that nginx has received from others.
 apns_requests() {
     curl -sf "http://127.0.0.1:${nginx_status[$1]}/" >"$stack/status"
     awk 'NR == 3 { print $3 }' "$stack/status"
 }
 
-# start_dispatcher NAME ORIGIN [VARIABLE=VALUE…]: with the image's allocator, and waits until it is ready.
+# start_dispatcher NAME ORIGIN [VARIABLE=VALUE…]: starts it with the image's allocator, and waits
+# until it is ready.
 start_dispatcher() {
     local name="$1" origin="$2" log="$run_folder/dispatcher-$1.log"
     shift 2
@@ -201,7 +204,7 @@ stop_dispatcher() {
     unset "dispatcher_pid[$1]" "dispatcher_port[$1]"
 }
 
-# tree_cpu PID: the CPU time in ns of a process and of all below it, those that ended included.
+# tree_cpu PID: prints the CPU time in ns of a process and its descendants, including ended ones.
 tree_cpu() {
     if [[ -z "$1" ]]; then
         echo null
@@ -223,7 +226,7 @@ tree_cpu() {
         }' || true
 }
 
-# cpu_now APNS: of the dispatchers and of each other process, for cpu_since.
+# cpu_now APNS: prints that of the dispatchers and of each other process, for cpu_since.
 cpu_now() {
     local pid dispatchers=()
     for pid in "${dispatcher_pid[@]}"; do dispatchers+=("$(tree_cpu "$pid")"); done
@@ -234,14 +237,15 @@ cpu_now() {
         --jsonargs ${dispatchers[@]+"${dispatchers[@]}"}
 }
 
-# cpu_since BEFORE APNS COUNT: the difference in ns for each of COUNT; null where there is no process.
+# cpu_since BEFORE APNS COUNT: prints the difference in ns for each of COUNT; null without a
+# process.
 cpu_since() {
     jq -nc --argjson before "$1" --argjson after "$(cpu_now "$2")" --argjson count "$3" '
         $after | with_entries(.key += "_cpu" | .value = (.key[:-4] as $key
             | if .value and $before[$key] then (.value - $before[$key]) / $count else null end))'
 }
 
-# peak_memory PID: in MB, the most that was resident.
+# peak_memory PID: prints the maximum resident memory in MB.
 peak_memory() { awk '/^VmHWM/ { print $2 * 1024 / 1e6 }' "/proc/$1/status"; }
 
 # ── Pushes ──────────────────────────────────────────────────────────────────────────────────────
@@ -251,7 +255,7 @@ alert="$(printf 'x%.0s' {1..380})"
 
 milliseconds_now() { echo $((${EPOCHREALTIME/[.,]/} / 1000)); }
 
-# broadcast APP EVENT [DATA [FIELDS]]: one record for all of the app's installations.
+# broadcast APP EVENT [DATA [FIELDS]]: writes one record for all of the app's installations.
 broadcast() {
     local data="${3:-{\}}" fields="${4:-{\}}"
     jq -nc --arg app "$1" --arg id "$2" --arg alert "$alert" --argjson data "$data" \
@@ -259,13 +263,13 @@ broadcast() {
         kcat -P -b "$KAFKA_BOOTSTRAP_SERVERS" -t "$requests_topic" -X acks=all
 }
 
-# when_written SINCE: the time in milliseconds that the first record after SINCE carries.
+# when_written SINCE: prints the time in milliseconds in the first record after SINCE.
 when_written() {
     kcat -C -q -b "$KAFKA_BOOTSTRAP_SERVERS" -t "$requests_topic" -o "s@$1" -e -f '%T\n' | sort -n |
         head -n 1
 }
 
-# finished_push APP EVENT: waits for it, and prints what `carillon push show` says of it.
+# finished_push APP EVENT: waits for its end, and prints the output of `carillon push show`.
 finished_push() {
     local id tries=0
     until carillon push show --app "$1" --event "$2" --json >"$stack/push" 2>"$stack/push.log"; do
@@ -273,7 +277,7 @@ finished_push() {
         if ((++tries > 300)); then fail "no push came of the record: $(cat "$stack/push.log")"; fi
     done
     id="$(jq -r .pushId "$stack/push")"
-    # The lines before the last tell how it goes on.
+    # The lines before the last show the progress.
     timeout 3600 "$bin/carillon" push show "$id" --watch --json | tail -n 1 ||
         fail "the push did not end"
 }

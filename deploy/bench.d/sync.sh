@@ -1,5 +1,6 @@
-# Push sync: changes of datasets from Kafka to the provider, beside events; records over HTTP, beside the
-# same statements by SQL; and how long calls take among many. Sourced by deploy/bench.
+# Push sync: changes of datasets from Kafka to the provider, compared with events; records over
+# HTTP, compared with the same statements by SQL; and the latency of calls among many. Sourced by
+# deploy/bench.
 # shellcheck shell=bash
 
 sync_pool=us-east-1:be4c4000
@@ -37,8 +38,8 @@ bench_sync() {
     stop_service "$registration_pid"
 }
 
-# sync_rows: an identity for each of a tenth of the installations, which listens to 20 datasets; the
-# first `datasets` of them have 20 records in the first.
+# sync_rows: makes an identity for each of a tenth of the installations, subscribed to 20 datasets;
+# the first `datasets` of them have 20 records in the first.
 sync_rows() {
     local devices=$((size / 10)) title
     title="$(size_name "$devices")"
@@ -56,7 +57,7 @@ sync_rows() {
             generate_series(1, $devices) AS i, generate_series(0, 19) AS n"
     sql "INSERT INTO sync_subscriptions (dataset, device)
         SELECT d.id, v.id FROM sync_datasets d JOIN sync_devices v ON v.identity = d.identity"
-    # What others tell of has no records: another dataset than those that are written.
+    # A dataset that others report on has no records: it is not one of those that are written.
     sql "INSERT INTO sync_records (dataset, key, value, sync_count, modified_at)
         SELECT d.id, 'seed-' || k, repeat('x', 100), 1, now()
         FROM sync_datasets d, generate_series(1, 20) AS k
@@ -67,7 +68,7 @@ sync_rows() {
     sql CHECKPOINT
 }
 
-# sync_requests: files of what is asked, as carillon-bench reads them.
+# sync_requests: makes files of requests in the form that carillon-bench reads.
 sync_requests() {
     python3 "$root/Tests/Benchmarks/sync_requests.py" "$registration_port" "$sync_pool" "$datasets" \
         "$keys" "$stack" || fail "no requests were made"
@@ -76,7 +77,7 @@ sync_requests() {
 # sync_load FILE any|each CLIENTS SECONDS
 sync_load() { "$bench" requests "$registration_port" "$stack/sync-$1" "$2" "$3" "$4"; }
 
-# sync_updates CLIENTS SECONDS: each of a key that is new.
+# sync_updates CLIENTS SECONDS: saves new keys.
 sync_updates() {
     local lines=$((datasets * keys / (2 * rounds)))
     sed -n "$((chunk * lines + 1)),$(((chunk + 1) * lines))p" "$stack/sync-updates" >"$stack/sync-chunk"
@@ -86,8 +87,8 @@ sync_updates() {
 
 # ── From Kafka ──────────────────────────────────────────────────────────────────────────────────
 
-# sync_told: one round of `count` changes over `identities`, written as fast as Kafka takes them. From the
-# timestamp of the first to the end of the last push.
+# sync_told: runs one round of `count` changes over `identities`, written as fast as Kafka accepts
+# them, and measures from the timestamp of the first to the end of the last push.
 sync_told() {
     local first turns=$((count / identities)) base cpu
     when_closed clear_books
@@ -110,7 +111,7 @@ sync_told() {
         '{per_second: ($count * 1000 / ($to - $first)), $pushes} + $cpu'
 }
 
-# sync_is_told COUNT: each of the identities is told of it, by a push that is over.
+# sync_is_told COUNT: succeeds once each of the identities was notified by a push that has ended.
 sync_is_told() {
     sleep 0.3
     [[ "$(sql "SELECT (SELECT count(*) FROM sync_windows) + (SELECT count(*) FROM outbox)
@@ -122,8 +123,8 @@ sync_is_told() {
 
 # ── The same by SQL ─────────────────────────────────────────────────────────────────────────────
 
-# sync_script: the statements of SyncDatasetStore, as they are sent. The pool is a variable: pgbench takes
-# what follows a colon for one, in texts too.
+# sync_script: makes a script of the statements of SyncDatasetStore. The pool is a variable: pgbench
+# reads the word after a colon as one, in strings too.
 sync_script() {
     cat >"$stack/sync-update.sql" <<SQL
 \\set i random(1, $datasets)
@@ -159,8 +160,7 @@ COMMIT;
 SQL
 }
 
-# sync_pgbench SECONDS: the registration stands still meanwhile, and what is written for Kafka is thrown
-# away.
+# sync_pgbench SECONDS: runs it while the registration is stopped, and deletes the outbox records.
 sync_pgbench() {
     local record
     record="$(jq -nc --arg pool "$sync_pool" '{identityPoolId: $pool, identityId: "us-east-1:\("0" * 24)",

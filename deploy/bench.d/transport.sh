@@ -1,7 +1,7 @@
 # The HTTP/2 transport against h2load, and h2load itself. Sourced by deploy/bench.
 # shellcheck shell=bash
 
-# Each server is started for its own rounds.
+# Each server is started only for its own rounds.
 bench_transport() {
     ensure_packages nghttp2-client nghttp2-server nginx libnginx-mod-http-echo openssl
     local folder="$run_folder/transport" connections streams requests port
@@ -10,7 +10,8 @@ bench_transport() {
         -subj /CN=localhost -addext subjectAltName=DNS:localhost \
         -keyout "$folder/key.pem" -out "$folder/certificate.pem" 2>/dev/null
     head -c 400 /dev/zero | tr '\0' x >"$folder/body"
-    # nghttpd keeps few files open: through all of them in turn, or it looks faster than it is.
+    # nghttpd caches few open files: the paths use all of them in turn, or it would look faster than
+    # it is.
     seq 1 4096 | while read -r number; do printf '/3/device/%064x\n' "$number"; done \
         >"$folder/paths"
     (cd "$folder/files" && sed 's|^/||' "$folder/paths" | xargs touch)
@@ -32,8 +33,8 @@ bench_transport() {
     against late "$port" 0 4 500 100000
 }
 
-# against SERVER PORT LEAST-RATE CONNECTIONS STREAMS REQUESTS: two rows, or one where no rate is
-# promised. A server that answers late sets the rate itself.
+# against SERVER PORT LEAST-RATE CONNECTIONS STREAMS REQUESTS: makes two rows, or one without a
+# promised rate. A server that answers late sets the rate itself.
 against() {
     local server="$1" name="transport-$1-$4x$5"
     port="$2" connections="$4" streams="$5" requests="$6"
@@ -44,7 +45,7 @@ against() {
     if [[ "$3" != 0 ]]; then compare "$name" per_second "$server $4x$5" h2load /s least "$3"; fi
 }
 
-# with_cpu COMMAND…: its output goes to the file out; prints user and system time in ns a request.
+# with_cpu COMMAND…: writes its output to the file out; prints user and system time in ns a request.
 with_cpu() {
     local TIMEFORMAT='%3U %3S' times
     times="$( { time "$@" >"$folder/out" 2>"$folder/err"; } 2>&1)" || fail "$(cat "$folder/err")"
@@ -59,7 +60,7 @@ our_requests() {
     jq --argjson cpu "$cpu" '. + {cpu: $cpu}' "$folder/out"
 }
 
-# h2load_requests [OPTION…]: over `connections` and `streams`, the `requests` that lie in `folder`.
+# h2load_requests [OPTION…]: sends the `requests` of `folder` over `connections` and `streams`.
 h2load_requests() {
     local cpu token
     token="$(printf 'x%.0s' {1..200})"
@@ -72,8 +73,8 @@ h2load_requests() {
         jq --argjson cpu "$cpu" '{per_second: ., cpu: $cpu}'
 }
 
-# write_nginx_configuration PORT ANSWER: one worker, and no GOAWAY after each 1,000 requests, which
-# h2load does not survive.
+# write_nginx_configuration PORT ANSWER: writes one with one worker, and without a GOAWAY after each
+# 1,000 requests, which h2load does not survive.
 write_nginx_configuration() {
     local answer="${2:-return 200;}"
     cat >"$folder/nginx.conf" <<NGINX

@@ -1,4 +1,4 @@
-# Conditions over a million installations, as a query and a count ask them. Sourced by deploy/bench.
+# Conditions over a million installations, for a query and a count. Sourced by deploy/bench.
 # shellcheck shell=bash
 
 bench_where() {
@@ -21,8 +21,8 @@ bench_where() {
     figure where-plan one "explain an audience of 1 %" ms - 0
 }
 
-# create_where_app APP: a million installations with fields of the app's own, and an index for ranges
-# of one of them.
+# create_where_app APP: makes a million installations with custom fields, and an index for ranges of
+# one of them.
 create_where_app() {
     local app="$1"
     carillon app create "$app" --json >"$stack/$app.json"

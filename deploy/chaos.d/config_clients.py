@@ -114,7 +114,7 @@ def main():
         fetcher.start()
     try:
         publish()
-        # What counted without our knowing may stand above what we know.
+        # A version that counted without a response may be above the known one.
         deadline = time.monotonic() + 60
         while announced < published and time.monotonic() < deadline:
             time.sleep(0.1)

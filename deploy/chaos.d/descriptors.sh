@@ -8,7 +8,8 @@ scenario_descriptors() {
     done
 }
 
-# descriptors_of SERVICE: with 1,024 descriptors, 3,000 connections beside a client and the operators.
+# descriptors_of SERVICE: opens 3,000 connections to a service with 1,024 descriptors, beside a
+# client and the operators.
 descriptors_of() {
     local service="$1" log="$run_folder/descriptors-$1.log" pid port operations verdict status=0
     local own=()
@@ -23,7 +24,7 @@ descriptors_of() {
     wait_for "$pid" 30 descriptors_listens operations ||
         fail "$service did not start: $(tail -n 5 "$log")"
     operations="$(descriptors_port operations)"
-    # A dispatcher listens for its operators alone.
+    # A dispatcher listens only for its operators.
     port="$operations"
     if [[ "$service" != dispatcher ]]; then
         wait_for "$pid" 30 descriptors_listens null || fail "$service does not listen"
@@ -45,7 +46,7 @@ descriptors_of() {
     promise "$service: SIGTERM ended it with 0 ($status)" $((status == 0))
 }
 
-# descriptors_port SURFACE: of the first plain listener with it.
+# descriptors_port SURFACE: prints that of the first plain listener with it.
 descriptors_port() {
     jq -nrR --arg surface "$1" 'first(inputs | fromjson? | select(.message == "listening"
         and .scheme == "http" and (.surface // "null") == $surface)).port' "$log"

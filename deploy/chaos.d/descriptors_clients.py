@@ -64,7 +64,7 @@ class Attack:
             if connection in self.connected:
                 self.drop(number)
             else:
-                # Connected, or refused: an end is told at once.
+                # It is connected or refused: an end is reported at once.
                 self.connected.add(connection)
                 self.poller.modify(number, select.EPOLLRDHUP)
         for _ in range(min(limit, COUNT - len(self.sockets))):

@@ -1,4 +1,4 @@
-# Objects of devices, while intake, sink and broker are killed and Postgres is away. Sourced by
+# Objects of devices, while ingest, sink and broker are killed and Postgres is stopped. Sourced by
 # deploy/chaos.
 # shellcheck shell=bash
 
@@ -15,7 +15,7 @@ scenario_ingest() {
     sink_port="$(free_port)"
     start_ingest intake
     start_ingest sink
-    # Slow enough that each kill comes among them.
+    # It is slow enough that each kill comes in the middle.
     rate=$((objects / 200 + 100))
     echo 0 >"$stack/progress"
     python3 "$root/deploy/chaos.d/ingest_clients.py" "$(jq -r .appKey "$stack/$app.json")" "$type" \
@@ -36,7 +36,7 @@ scenario_ingest() {
         kill_broker
     done
     running "$driver" || say "  the clients are done already; more --objects give time"
-    # The broker is there again, and takes what waited.
+    # The broker is back, and accepts the waiting objects.
     from="$(acknowledged)"
     wait_for "$driver" 60 are_acknowledged $((from + 1)) || true
     say "  Postgres is stopped for 30 s, at $(acknowledged) acknowledged"
@@ -87,7 +87,7 @@ ingest_schema() {
         required: ["_id", "deviceId"], additionalProperties: false}'
 }
 
-# start_ingest intake|sink: each is a process of its own.
+# start_ingest intake|sink: starts each as a process of its own.
 start_ingest() {
     local name="$1" log="$run_folder/ingest-$1.log" at="$port" sink=off
     if [[ "$name" == sink ]]; then
@@ -108,7 +108,7 @@ kill_ingest() {
     forget "${ingest_pid[$1]}"
 }
 
-# start_postgres_again: by `again_command`, whose last process is gone.
+# start_postgres_again: starts it by `again_command`, after its last process has ended.
 start_postgres_again() {
     local as=()
     if ((EUID == 0)); then as=(setpriv --reuid postgres --regid postgres --init-groups --); fi
@@ -117,7 +117,8 @@ start_postgres_again() {
     wait_for "$started" 60 answers_sql || fail "Postgres did not start again"
 }
 
-# ingest_reaches STEP: so many eighteenths are acknowledged, and the clients are not done.
+# ingest_reaches STEP: waits until this many eighteenths are acknowledged, and the clients are not
+# done.
 ingest_reaches() {
     wait_for "$driver" 300 are_acknowledged $((objects * $1 / 18)) && running "$driver"
 }
@@ -130,7 +131,7 @@ are_acknowledged() {
 
 ingest_stored() { sql "SELECT count(*) FROM $view"; }
 
-# wait_for_stored: until all are, or nothing has come for a minute.
+# wait_for_stored: waits until all are stored, or none was for a minute.
 wait_for_stored() {
     local count=0 last=-1 deadline=0
     while ((count < objects)); do

@@ -50,7 +50,7 @@ class Client:
                 time.sleep(min(1, float(answer.getheader("Retry-After", "1"))))
                 return None
             if answer.status != 200:
-                # Nothing of it is known, so all of it comes again; nobody should see many of these.
+                # Its result is unknown, so all of it is sent again; there should be few of these.
                 self.strange.append("%d %s" % (answer.status, text[:200].decode(errors="replace")))
                 return None
             body = json.loads(text)
@@ -83,7 +83,8 @@ def main():
             for turn, first in enumerate(range(number * BATCH, COUNT, CLIENTS * BATCH)):
                 if failures:
                     break
-                # What an outage has cost is not made up for: the next is to come among the rest.
+                # The delay of an outage is not made up for: the next outage must come among the
+                # rest.
                 due = max(due + CLIENTS * BATCH / RATE, time.monotonic())
                 time.sleep(max(0, due - time.monotonic()))
                 objects = [made(n) for n in range(first, min(first + BATCH, COUNT))]

@@ -1,4 +1,4 @@
-# One app that sends ingest what is dear to read, and another app's device beside it. Sourced by
+# One app that sends ingest expensive objects, and another app's device beside it. Sourced by
 # deploy/chaos.
 # shellcheck shell=bash
 

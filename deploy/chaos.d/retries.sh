@@ -7,7 +7,7 @@ scenario_retries() {
     create_app sick 2
     start_sink none
     use_fcm sick
-    # Nobody listens there.
+    # Nothing listens there.
     start_dispatcher 0 "https://localhost:$sink_port" FCM_URL="https://localhost:$(free_port)" \
         FCM_TOKEN_HOSTS="localhost:$sink_port"
     "$bench" events well "$requests_topic" well 1 1 0 >/dev/null
@@ -44,7 +44,7 @@ is_nothing_pending() {
     [[ "$(sql "SELECT count(*) FROM deliveries WHERE app = '$1' AND state = 0")" == 0 ]]
 }
 
-# owe APP PROVIDER ENVIRONMENT COUNT DUE: writes down so many more deliveries of an app's last push,
+# owe APP PROVIDER ENVIRONMENT COUNT DUE: writes this many more deliveries of an app's last push,
 # number n due at DUE.
 owe() {
     sql "WITH last AS (

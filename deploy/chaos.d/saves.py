@@ -46,7 +46,7 @@ class Client(threading.Thread):
                 connection = None
                 self.failures.append(repr(error))
             self.times.append(time.monotonic() - start)
-            # A hundred a second of each: this is no load test.
+            # A hundred a second of each: this is not a load test.
             stopped.wait(max(0, 0.01 - self.times[-1]))
 
 

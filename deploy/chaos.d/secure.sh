@@ -1,5 +1,5 @@
-# Secure payloads kept by a service that is killed, and keys that change while they are read. Sourced by
-# deploy/chaos.
+# Secure payloads stored by a service that is killed, and keys that are rotated during reads.
+# Sourced by deploy/chaos.
 # shellcheck shell=bash
 
 scenario_secure() {
@@ -53,7 +53,7 @@ scenario_secure() {
     clear_books
 }
 
-# secure_promise TEXT CONDITION: of the clients' verdict.
+# secure_promise TEXT CONDITION: checks the clients' result.
 secure_promise() { promise "$1" "$(jq "if $2 then 1 else 0 end" <<<"$verdict")"; }
 
 are_kept() {
@@ -65,7 +65,8 @@ secure_are_over() {
         == 0 ]]
 }
 
-# secure_known COUNT: what was answered as a table, and what came to Kafka once all is there.
+# secure_known COUNT: makes a table of the responses, and of the records on Kafka once all have
+# come.
 secure_known() {
     sql 'DROP TABLE IF EXISTS answered; CREATE TABLE answered (id text, push uuid)' 2>/dev/null
     jq -r '.ids[] | @tsv' "$stack/secure.json" | "$(postgres_bin)/psql" -X -q \
@@ -78,7 +79,8 @@ secure_known() {
 
 outbox_is_empty() { [[ "$(sql 'SELECT count(*) FROM outbox')" == 0 ]]; }
 
-# start_secure_payload [NAME=VALUE…]: on `port`, as process `pid`, and waits until it is ready.
+# start_secure_payload [NAME=VALUE…]: starts it on `port`, as process `pid`, and waits until it is
+# ready.
 start_secure_payload() {
     local log="$run_folder/secure-payload.log"
     start secure-payload "$log" env HTTP_HOST=127.0.0.1 HTTP_PORT="$port" LOG_FORMAT=json \
@@ -131,13 +133,13 @@ scenario_rotation() {
     promise "none of $(jq -s 'map(.answers) | add' "$stack/reads") reads failed, all at last by the new key alone" \
         "$([[ -s "$stack/failures" ]] && echo 0 || echo 1)"
     stop_service "$pid"
-    # The other scenarios' apps are under the new one by now.
+    # By now the other scenarios' apps are under the new one.
     export CARILLON_MASTER_KEYS="$before,$new"
     sql "DELETE FROM secure_payloads WHERE app = '$app'"
     clear_books
 }
 
-# start_rotation NAME: as process `rotation`, which a Ctrl-C ends.
+# start_rotation NAME: starts it as process `rotation`, which Ctrl-C ends.
 start_rotation() {
     start "rotate-$1" "$run_folder/rotate-$1.log" env --default-signal=INT "$bin/carillon" keys rotate
     rotation=$started
@@ -145,7 +147,7 @@ start_rotation() {
 
 has_begun() { (($(under_key "$old") < payloads)); }
 
-# rotation_payloads: as many as are wanted, and a file of reads of them.
+# rotation_payloads: makes as many as needed, and a file of reads of them.
 rotation_payloads() {
     local proof secret
     proof="$(printf '%s:%s' "$app" "$master" | base64 -w 0)"
@@ -160,15 +162,16 @@ rotation_payloads() {
         FROM secure_payloads WHERE app = '$app') TO STDOUT" >"$stack/gets"
 }
 
-# rotation_reads: until all is rotated.
+# rotation_reads: reads until all is rotated.
 rotation_reads() {
     while [[ ! -e "$stack/rotated" ]]; do rotation_load any 1; done
 }
 
-# rotation_load any|each SECONDS: reads, of which one that fails ends the round.
+# rotation_load any|each SECONDS: sends reads; a failed one ends the round.
 rotation_load() {
     "$bench" requests "$port" "$stack/gets" "$1" 16 "$2" >>"$stack/reads" 2>>"$stack/failures" || true
 }
 
-# under_key KEY: how many payloads are sealed under it, as `carillon keys status` counts them.
+# under_key KEY: prints how many payloads are sealed under it, as `carillon keys status` counts
+# them.
 under_key() { carillon keys status --json | jq --arg key "$1" '.securePayloads[$key] // 0'; }

@@ -116,7 +116,7 @@ def main():
 
     def post(client, number):
         answers[number] = client.post(number)
-        # So that the last of the kills finds something to interrupt.
+        # This leaves work for the last of the kills to interrupt.
         time.sleep(0.01)
 
     def post_again(client, number):
@@ -125,7 +125,7 @@ def main():
 
     repeats = each(post)
     print("all are kept", file=sys.stderr, flush=True)
-    # The one that ended the service last may still have to start it again.
+    # The process that ended the service last may still have to start it again.
     each(post_again)
     status, body = Client().until_answered(
         "PUT",

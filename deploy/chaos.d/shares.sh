@@ -1,9 +1,9 @@
-# Replicas that start one after the other, leave and join: each has its share of every topic. Sourced by
-# deploy/chaos.
+# Replicas that start one after the other, leave and join: each gets its share of every topic.
+# Sourced by deploy/chaos.
 # shellcheck shell=bash
 
-# The shares are what Kafka's own tool says, so this needs KAFKA_HOME. Events for single devices are
-# written all the time, 200 a second, and their latency is told for each change.
+# Kafka's own tool prints the shares, so this needs KAFKA_HOME. Events for single devices are
+# written all the time, 200 a second, and their latency is printed for each change.
 scenario_shares() {
     local app=shares count name start=$SECONDS rate=200
     local -A sink_pid_of=()
@@ -15,7 +15,7 @@ scenario_shares() {
     start_sink com.example.none
     create_app "$app" 1000
     start_replica 0
-    # All that is written until the end, and what follows it, is stopped then.
+    # It writes until the end and is stopped then.
     start events "$run_folder/events.log" "$bench" events "$app" "$requests_topic" shares 1000 \
         $((rate * 600)) "$rate"
     events_pid=$started
@@ -39,7 +39,7 @@ scenario_shares() {
     clear_books
 }
 
-# start_replica NAME: a dispatcher and a sink.
+# start_replica NAME: starts a dispatcher and a sink.
 start_replica() {
     local log="$run_folder/shares-ingest-$1.log" port
     port="$(free_port)"
@@ -69,7 +69,8 @@ shares_hold() {
     say "  an event from Kafka to its provider meanwhile, in ms: $(arrivals | jq -c '{p50, p99, p999}')"
 }
 
-# shares GROUP PATTERN MEMBERS: each topic's shares, largest first; `uneven` with those that are.
+# shares GROUP PATTERN MEMBERS: prints each topic's shares, largest first; `uneven` has the uneven
+# ones.
 shares() {
     "$KAFKA_HOME/bin/kafka-consumer-groups.sh" --bootstrap-server "$KAFKA_BOOTSTRAP_SERVERS" --describe \
         --group "$1" 2>"$run_folder/groups.log" |

@@ -1,4 +1,4 @@
-# Events for single devices while a dispatcher stands still, or Postgres moves to another machine.
+# Events for single devices while a dispatcher is stopped, or Postgres moves to another machine.
 # Sourced by deploy/chaos.
 # shellcheck shell=bash
 
@@ -27,13 +27,14 @@ scenario_singles() {
     kill -STOP "${dispatcher_pid[0]}"
     sleep 20
     kill -CONT "${dispatcher_pid[0]}"
-    # A kill of Postgres or of the broker may cost both dispatchers what they had in flight.
+    # A kill of Postgres or of the broker may repeat the deliveries in flight of both dispatchers.
     finish_singles "$app" $((DISPATCH_IN_FLIGHT * (kills + 2 * kills + 2 * kills + 1)))
     say "  done after $((SECONDS - start)) s"
     end_singles
 }
 
-# again PID NAME LOG [COMMAND…]: ends a process by kill -9 and starts it again as it was, behind COMMAND.
+# again PID NAME LOG [COMMAND…]: ends a process by kill -9 and starts it again as it was, behind
+# COMMAND.
 again() {
     local pid="$1" name="$2" log="$3"
     shift 3
@@ -97,7 +98,7 @@ scenario_stall() {
     end_singles
 }
 
-# session_of NAME: the id of its session.
+# session_of NAME: prints the id of its session.
 session_of() {
     sql "SELECT coalesce(max(id), 0) FROM dispatchers WHERE name LIKE '%:${dispatcher_pid[$1]}'"
 }
@@ -108,7 +109,7 @@ stop_in_settling() {
     local pid="${dispatcher_pid[$1]}" tries
     for ((tries = 0; tries < 300; tries++)); do
         kill -STOP "$pid"
-        # What the server has to do it has done by then.
+        # By then the server has done its part.
         sleep 0.05
         if [[ "$(sql "SELECT count(*) > 0 FROM pg_stat_activity a
                 JOIN dispatchers d ON d.connections = a.application_name
@@ -153,8 +154,8 @@ is_ready() {
     curl -sf -o "$stack/readyz" "http://127.0.0.1:${dispatcher_port[$1]}/readyz"
 }
 
-# start_standby: a standby of the stack's Postgres, for whose answer every commit waits, and
-# DATABASE_URL of both.
+# start_standby: starts a synchronous standby of the stack's Postgres, and sets DATABASE_URL to
+# both.
 start_standby() {
     local folder="${postgres_data%/*}/standby" port bin command log="$run_folder/standby.log"
     bin="$(postgres_bin)"
@@ -185,7 +186,7 @@ is_synchronous() {
 
 # ── What both need ──────────────────────────────────────────────────────────────────────────────
 
-# begin_singles APP: two dispatchers, and as many installations as there will be events.
+# begin_singles APP: starts two dispatchers, and makes an installation for each event.
 begin_singles() {
     in_flight="${DISPATCH_IN_FLIGHT:-4096}"
     singles_paths="$stack/paths-$1"
@@ -195,17 +196,17 @@ begin_singles() {
     start_dispatcher 1 "$(apns_origin "$1")"
 }
 
-# write_events APP RUN RATE: one for each installation, in the background.
+# write_events APP RUN RATE: writes one for each installation, in the background.
 write_events() {
     start events "$run_folder/events.log" "$bench" events "$1" "$requests_topic" "$2" "$events" \
         "$events" "$3"
     events_pid=$started
 }
 
-# The table that has them all is another before an upgrade.
+# The table with all of them is a different one before an upgrade.
 settled_singles() { sql "SELECT coalesce(sum(targeted - pending), 0) FROM ${books:-all_pushes}"; }
 
-# wait_for_singles COUNT: until so many are settled.
+# wait_for_singles COUNT: waits until this many are settled.
 wait_for_singles() {
     local settled=0 last=-1 deadline=0
     while ((settled < $1)); do
@@ -219,17 +220,18 @@ wait_for_singles() {
     done
 }
 
-# finish_singles APP BOUND: waits for all of them, and compares the ledger with what the provider saw.
+# finish_singles APP BOUND: waits for all of them, and compares the ledger with the provider's
+# requests.
 finish_singles() {
     local lines distinct named
     wait "$events_pid" || fail "not all events were written: $(cat "$run_folder/events.log")"
     forget "$events_pid"
     wait_for_singles "$events"
-    # nginx keeps lines for a second; what is a repeat is settled by nobody.
+    # nginx buffers its log for a second; repeats are not in the ledger.
     sleep 3
     lines="$(wc -l <"$singles_paths")"
     sed 's|^/3/device/||; s| .*||' "$singles_paths" | LC_ALL=C sort -u >"$stack/sent"
-    # With their ids: where a repeat has others, there are more of these.
+    # The ids are included: a repeat with other ids would raise the count.
     named="$(LC_ALL=C sort -u "$singles_paths" | wc -l)"
     distinct="$(wc -l <"$stack/sent")"
     sql "COPY (SELECT token FROM installations WHERE app = '$1') TO STDOUT" |

@@ -29,7 +29,7 @@ scenario_sync() {
     verdict="$(jq -c . "$stack/sync.json")"
     say "  $verdict"
     wait_for "${dispatcher_pid[0]}" 120 sync_is_told || true
-    # nginx keeps lines for a second.
+    # nginx buffers its log for a second.
     sleep 2
 
     promise "five kills of each came in time" $((kill - 1 == kills))
@@ -56,7 +56,7 @@ scenario_sync() {
     clear_books
 }
 
-# sync_bulk_publish: 100,000 subscriptions are told of their counts, by a dispatcher that is killed
+# sync_bulk_publish: notifies 100,000 subscriptions of their counts, by a dispatcher that is killed
 # half-way.
 sync_bulk_publish() {
     local subscriptions=100000
@@ -89,7 +89,7 @@ bulk_is_over() {
         + abs(100000 - (SELECT count(*) FROM all_pushes WHERE event_id LIKE '%/bulk%'))")" == 0 ]]
 }
 
-# sync_setup APP: a pool that pushes, unsigned calls, and an identity for each installation.
+# sync_setup APP: makes a pool that pushes, unsigned calls, and an identity for each installation.
 sync_setup() {
     carillon app link "$1" --cognito-identity-pool "$sync_pool" >/dev/null
     carillon app set "$1" sync-unsigned=on >/dev/null
@@ -99,7 +99,7 @@ sync_setup() {
     sql "UPDATE installations SET identity = 'us-east-1:' || object_id WHERE app = '$1'"
 }
 
-# start_sync_registration: on `port`, as process `pid`, and waits until it is ready.
+# start_sync_registration: starts it on `port`, as process `pid`, and waits until it is ready.
 start_sync_registration() {
     local log="$run_folder/registration.log"
     start registration "$log" env HTTP_HOST=127.0.0.1 HTTP_PORT="$port" LOG_FORMAT=json \
@@ -121,7 +121,8 @@ sync_is_told() {
                 AND u.pending = 0 AND u.targeted > 0))")" == 0 ]]
 }
 
-# sync_at_provider: 1 where each push is one line's id at least, and each device's pushes are different.
+# sync_at_provider: prints 1 if each push has the id of at least one line, and each device's pushes
+# are different.
 sync_at_provider() {
     local sent pushes
     sent="$(LC_ALL=C sort -u "$paths" | wc -l)"

@@ -67,7 +67,7 @@ class Dataset:
                 break
             if status != 409:
                 raise SystemExit("not written: %d %r" % (status, answer))
-            # An answer was lost.
+            # A response was lost.
             record = self.read(client)
             if record["Value"] == value:
                 self.count = record["SyncCount"]

@@ -1,8 +1,8 @@
-# A Carillon that goes from one version to the next while it works. Sourced by deploy/chaos.
+# A Carillon that is upgraded from one version to the next while it works. Sourced by deploy/chaos.
 # shellcheck shell=bash
 
 # Events and broadcasts of two sizes, first with the version before alone; then while the new one
-# migrates beside saves and badges, works beside it, and goes on alone after a kill.
+# migrates beside saves and badges, works beside it, and continues alone after a kill.
 scenario_upgrade() {
     local app=upgrade start=$SECONDS old new="$bin"
     local stack_database="${stack_database%/*}/upgrade"
@@ -18,7 +18,7 @@ scenario_upgrade() {
     [[ -x "$old/carillon" && -x "$old/carillon-dispatcher" && -x "$old/carillon-registration" ]] ||
         fail "$before has no carillon, carillon-dispatcher and carillon-registration in $old: build them first"
     "$(postgres_bin)/psql" -X -q -c 'CREATE DATABASE upgrade' "${stack_database%/*}/postgres"
-    # Whatever waits for a lock for so long is in Postgres' log.
+    # A statement that waits this long for a lock is in Postgres' log.
     sql "ALTER DATABASE upgrade SET log_lock_waits = on"
     sql "ALTER DATABASE upgrade SET deadlock_timeout = '100ms'"
     bin="$old"
@@ -57,8 +57,8 @@ scenario_upgrade() {
     say "  done after $((SECONDS - start)) s"
 }
 
-# migrate_beside BIN: migrates by the new version, while the one before writes singles, raises badges and
-# saves installations.
+# migrate_beside BIN: migrates by the new version, while the one before writes single pushes,
+# increments badges and saves installations.
 migrate_beside() {
     local saves log="$run_folder/postgres.log" lines status=0
     create_app badges 20000
@@ -93,7 +93,8 @@ migrate_beside() {
     finished_push badges raised >"$stack/push"
 }
 
-# How many waits for tables were logged while it migrated; those for rows are others'.
+# Prints how many waits for tables were logged during the migration; those for rows have other
+# causes.
 lock_waits() { grep -c 'still waiting for .* on relation' "$stack/migrate-locks" || true; }
 
 schema_version() { sql 'SELECT max(version) FROM carillon_schema'; }
@@ -105,17 +106,17 @@ begin_upgrade() {
     create_app "$1" "$events"
 }
 
-# upgrade_events_end SETTLED: waits until all events are written and so many deliveries settled.
+# upgrade_events_end SETTLED: waits until all events are written and this many deliveries settled.
 upgrade_events_end() {
     wait "$events_pid" || fail "not all events were written: $(cat "$run_folder/events.log")"
     forget "$events_pid"
     wait_for_singles "$1"
 }
 
-# promise_upgrade APP: three events and three broadcasts for each installation.
+# promise_upgrade APP: checks three events and three broadcasts for each installation.
 promise_upgrade() {
     local event push
-    # nginx keeps lines for a second.
+    # nginx buffers its log for a second.
     sleep 2
     say "  rows: $(sql "SELECT (SELECT count(*) FROM pushes) || ' pushes and ' || (SELECT count(*) FROM deliveries)
         || ' deliveries as before, ' || (SELECT count(*) FROM event_pushes) || ' events and '
@@ -139,7 +140,7 @@ promise_upgrade() {
             awk -v count="$events" '$1 >= 6 { good++ } END { print good == count }')"
 }
 
-# promise_erased APP: nothing of an erased device is in a dump, of neither version.
+# promise_erased APP: checks that an erased device is not in a dump of either version.
 promise_erased() {
     local id token
     id="$(sql "SELECT object_id FROM installations WHERE app = '$1' ORDER BY 1 OFFSET 8 LIMIT 1")"
@@ -158,7 +159,8 @@ promise_erased() {
     promise "the books agree still" "$(recounted before | jq 'if .recount.agrees then 1 else 0 end')"
 }
 
-# Moves all days back, and lets the dispatcher keep house: what is over goes with its day.
+# Moves all days back, and runs the dispatcher's maintenance: ended pushes are dropped with their
+# day.
 promise_dropped() {
     local table
     stop_dispatcher 1

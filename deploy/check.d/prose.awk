@@ -1,6 +1,6 @@
-# The prose of Markdown pages, one line of the page a line, with its file and number: without fenced
-# blocks, generated tables (between two lines `<!-- declared -->`) and the content of code spans.
-# With -v spans=1 the code spans instead, one a line.
+# Prints the prose of Markdown pages, one line of the page a line, with its file and number: without
+# fenced blocks, generated tables (between two lines `<!-- declared -->`) and the content of code
+# spans. With -v spans=1 prints the code spans instead, one a line.
 
 FNR == 1 { fenced = generated = 0 }
 /^ *```/ { fenced = !fenced; next }

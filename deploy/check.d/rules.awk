@@ -1,5 +1,5 @@
-# What is wrong with a numbered list of rules, of which there are `most`: a number that is missing, a
-# rule without a link or without a test, a test that is not in the list that is read first.
+# Prints the errors of a numbered list of `most` rules: a missing number, a rule without a link or
+# without a test, a test that is not in the list that is read first.
 
 FNR == NR { known[$0] = 1; next }
 

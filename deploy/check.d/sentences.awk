@@ -1,6 +1,6 @@
-# The sentences of Markdown pages that have more than `most` words: file, line of the paragraph, count
-# and beginning. Code blocks are left out. A heading, an item of a list and a cell of a table end a
-# sentence; what ends one inside of a code span, and the address of a link, do not count.
+# Prints the sentences of Markdown pages that have more than `most` words: file, line of the
+# paragraph, count and beginning. Code blocks are left out. A heading, an item of a list and a cell
+# of a table end a sentence; punctuation in a code span, or in the address of a link, does not.
 
 function tell(sentence, words, count) {
     gsub(/^ +| +$/, "", sentence)
@@ -8,7 +8,7 @@ function tell(sentence, words, count) {
     if (count > most) printf "%s:%d: %d words: %.60s…\n", page, begun, count, sentence
 }
 
-# The paragraph with nothing in its code spans that could end a sentence.
+# Returns the paragraph without the punctuation in its code spans that could end a sentence.
 function plain(text, before, span) {
     before = ""
     while (match(text, /`[^`]*`/)) {
@@ -39,7 +39,7 @@ fenced { next }
 /^#/ || /^ *[-*] / || /^ *[0-9]+\. / { flush() }
 /^ *\|/ {
     flush()
-    # A bar that is text is none of the table's.
+    # An escaped bar does not separate cells.
     gsub(/\\\|/, "")
     cells = split($0, cell, "|")
     for (number = 1; number <= cells; number++) {

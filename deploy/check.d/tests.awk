@@ -1,4 +1,5 @@
-# The tests of Swift files, as `swift test --filter` takes them: suite/function, one a line.
+# Prints the tests of Swift files, as `swift test --filter` accepts them: suite/function, one a
+# line.
 #
 # A function belongs to the type that is declared one step of indentation before it.
 
