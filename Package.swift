@@ -1,9 +1,9 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// The edges between these targets are the architecture: what a module may import is what it lists
-// here, and `deploy/check` compares every import with it. There are no Swift packages: each
-// dependency is a C library that Debian keeps patched, found by pkg-config.
+// The edges between these targets are the architecture: a module may import what it lists here, and
+// `deploy/check` compares every import with it. There are no Swift packages: each dependency is a C
+// library that Debian patches, found by pkg-config.
 
 let settings: [SwiftSetting] = [
     .swiftLanguageMode(.v6),
@@ -15,8 +15,8 @@ let settings: [SwiftSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
-/// Tests are built beside what is released, and not optimized themselves: that takes minutes, and what
-/// they call is. What measures is no test.
+/// Tests are built beside the release, and are not optimized themselves, which would take minutes;
+/// the code that they call is optimized. Benchmarks are not tests.
 let testSettings = settings + [.unsafeFlags(["-Onone"], .when(configuration: .release))]
 
 func library(
@@ -35,7 +35,7 @@ func library(
     )
 }
 
-/// The tables of one subject.
+/// Makes the target of the tables of one subject.
 func storage(_ name: String, _ others: [Target.Dependency] = []) -> Target {
     library(
         name,
@@ -86,8 +86,8 @@ func tests(
     )
 }
 
-/// `CARILLON_TESTS=DispatcherTests,JSONTests swift build --build-tests` builds these test targets and
-/// no others, which saves minutes after a change far below.
+/// `CARILLON_TESTS=DispatcherTests,JSONTests swift build --build-tests` builds only these test
+/// targets, which saves minutes after a change far below.
 let chosenTests = Context.environment["CARILLON_TESTS"].map { list in
     Set(list.split(separator: ",").map(String.init))
 }
@@ -143,13 +143,13 @@ let package = Package(
         library("PushCore", ["JSON", "Observability"]),
         library("RemoteConfig", ["PushCore", "RegularExpressions", "JSON", "Observability"]),
         library("PushEvents", ["PushCore", "JSON", "Observability"]),
-        // The base of all stores: connections, the schema, apps, the audit, the outbox.
+        // The base of all stores: connections, the schema, apps, the audit trail, the outbox.
         library(
             "Storage",
             ["PushCore", "Postgres", "Cryptography", "JSON", "Observability", "Settings"],
-            // The schema that the migrations leave, for people.
+            // The tables after all migrations, for readers.
             exclude: ["Schema/schema.sql"],
-            // In the code, not in a bundle: an executable runs in a container alone.
+            // They are in the code, not in a bundle: a container has only the executable.
             resources: [.embedInCode("Schema/Migrations")]
         ),
         storage("InstallationStorage"),
@@ -158,7 +158,7 @@ let package = Package(
         storage("SyncStorage"),
         storage("IngestStorage"),
         storage("SecureStorage", ["PushStorage"]),
-        // Work on the tables of all subjects: deleting an app, erasing a person, retention.
+        // Jobs on the tables of all subjects: deleting an app, erasing a person, retention.
         storage(
             "StorageAdmin",
             ["InstallationStorage", "PushStorage", "IngestStorage", "SecureStorage"]
@@ -172,7 +172,7 @@ let package = Package(
         library(
             "Outbox",
             [
-                // Providers: content is judged by what renders it.
+                // PushProviders is needed as its renderers check the size of content.
                 "PushCore", "Storage", "PushStorage", "PushEvents", "PushProviders", "Cryptography",
                 "Kafka",
                 "ServiceKit", "EventLoop", "JSON", "Observability",
