@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// A package of its own, to be copied into an app: it depends on nothing but Foundation.
+// A package of its own, to be copied into an app: it depends only on Foundation.
 
 let settings: [SwiftSetting] = [
     .swiftLanguageMode(.v6),

@@ -1,36 +1,37 @@
 import Foundation
 
-/// Holds objects on disk until the service has them: what an `AsymmetricObject` was for.
+/// Stores objects on disk until the service has accepted them, as an `AsymmetricObject` did.
 ///
-/// What `add` returned for is sent until the service names its `_id` as accepted or as a duplicate, and is
-/// then deleted here; it cannot be read back. Nothing that happens to the process or the network between
-/// loses it, and sending it again changes nothing, as the service keeps one object of an `_id`.
+/// An added object is sent until the service reports its `_id` as accepted or as a duplicate, and
+/// is then deleted here; it cannot be read back. No failure of the process or the network loses it,
+/// and a repeat changes nothing, as the service stores one object of an `_id`.
 ///
-/// That holds for as long as the service remembers ids (`INGEST_KEY_RETENTION`, 30 days). What was held
-/// for longer is not sent any more but set apart, among what was refused: the app decides.
+/// This is valid as long as the service stores ids (`INGEST_KEY_RETENTION`, 30 days). An object
+/// that was stored here for longer is not sent but quarantined with the refused ones: the app
+/// decides.
 public actor IngestQueue {
-    /// What one pass over the queue came to.
+    /// The result of one pass over the queue.
     public enum Outcome: Sendable, Equatable {
-        /// Nothing is left to send.
+        /// The queue is empty.
         case empty
-        /// What is left is to be sent after so many seconds, for this reason.
+        /// The rest should be sent after this many seconds, for this reason.
         case later(TimeInterval, String)
     }
 
-    /// What to do with an object that was refused.
+    /// The decision about a refused object.
     public enum Decision: Sendable {
         case keep
         case drop
-        /// This JSON object takes its place, under the same `_id` if it names no other.
+        /// This JSON object replaces it, under the same `_id` unless it has another.
         case send(Data)
     }
 
-    /// Objects in one request: at most 1,000 and 4 MiB may be.
+    /// Objects in one request: the maximum is 1,000 and 4 MiB.
     static let batchCount = 200
     static let batchSizeBytes = 512 << 10
-    /// Bytes of one object: the service takes no larger one.
+    /// Bytes of one object: the service refuses larger ones.
     static let objectSizeBytes = 256 << 10
-    /// A day less than the service remembers ids.
+    /// A day less than the service stores ids.
     static let longestHold: TimeInterval = 29 * 86_400
 
     private var folder: QueueFolder
@@ -46,7 +47,7 @@ public actor IngestQueue {
 
     // ── Adding ──────────────────────────────────────────────────────────────────────────────────
 
-    /// Writes a JSON object to disk and answers its `_id`, which is made where there is none.
+    /// Writes a JSON object to disk and returns its `_id`, which is made if it is missing.
     @discardableResult
     public func add(_ object: Data, type: String) throws -> String {
         try add([object], type: type)[0]
@@ -57,7 +58,7 @@ public actor IngestQueue {
         try add(JSONEncoder().encode(object), type: type)
     }
 
-    /// Several at once, all or none: one wait for the disk.
+    /// Adds several objects at once, all or none, with one wait for the disk.
     public func add(_ objects: [Data], type: String) throws -> [String] {
         guard !type.isEmpty, type.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
             throw QueueError.object("the name of a type is needed")
@@ -71,7 +72,7 @@ public actor IngestQueue {
         return entries.map(\.1)
     }
 
-    /// One line of JSON that has an `_id`. Its text stays as it is, numbers above all.
+    /// Returns one line of JSON that has an `_id`. Its text stays unchanged, numbers above all.
     private static func prepare(_ object: Data, id wanted: String? = nil) throws -> (String, Data) {
         guard object.count <= objectSizeBytes else {
             throw QueueError.object("an object has at most \(objectSizeBytes) bytes")
@@ -79,7 +80,7 @@ public actor IngestQueue {
         guard let fields = (try? JSONSerialization.jsonObject(with: object)) as? [String: Any],
             let start = object.firstIndex(of: UInt8(ascii: "{"))
         else { throw QueueError.object("this is no JSON object") }
-        // In JSON, ends of lines are found between values only.
+        // In JSON, line ends are found between values only.
         var json = object[start...]
         for index in json.indices where json[index] == 0x0A || json[index] == 0x0D {
             json[index] = UInt8(ascii: " ")
@@ -97,17 +98,17 @@ public actor IngestQueue {
 
     // ── Sending ─────────────────────────────────────────────────────────────────────────────────
 
-    /// Sends until it is cancelled, and waits in between as long as it should. `report` is told why.
+    /// Sends until it is cancelled, with pauses as needed. `report` gets the reasons.
     public func run(report: @Sendable (String) -> Void = { _ in }) async throws {
         while true {
             try await drain(report: report)
-            // One that came meanwhile has rung already.
+            // A wake-up that came meanwhile is still in the stream.
             for await _ in bell.stream { break }
             try Task.checkCancellation()
         }
     }
 
-    /// Sends until nothing is left.
+    /// Sends until the queue is empty.
     public func drain(report: @Sendable (String) -> Void = { _ in }) async throws {
         while case .later(let seconds, let reason) = try await send() {
             report(reason)
@@ -115,7 +116,8 @@ public actor IngestQueue {
         }
     }
 
-    /// Offers everything that is on disk to the service once, in batches, until it asks for a pause.
+    /// Sends every object on disk to the service once, in batches, until the service asks for a
+    /// pause.
     public func send() async throws -> Outcome {
         var blocked: [String: String] = [:]
         for name in try folder.closedSegments() {
@@ -130,7 +132,7 @@ public actor IngestQueue {
                     switch try await server.post(batch.map(\.json), type: type) {
                     case .answered(let answer):
                         let settled = try settle(batch, of: name, by: answer)
-                        // An answer that names nothing must not be asked for again and again.
+                        // A response that names no object must not be requested in a loop.
                         guard !settled.isEmpty else {
                             return .later(backoff.next(), "the answer names no object")
                         }
@@ -145,7 +147,8 @@ public actor IngestQueue {
                         waiting.removeFirst()
                         entries.removeAll { $0.line == batch[0].line }
                     case .rejected(let reason):
-                        // Of this type alone, as when it is not declared yet; others go on.
+                        // Only this type is blocked, for example if it is not declared yet; others
+                        // continue.
                         blocked[type] = reason
                         waiting = []
                     case .unavailable(let wait, let reason):
@@ -167,7 +170,8 @@ public actor IngestQueue {
         }.map(\.element)
     }
 
-    /// Takes off what the answer names, and only that; the numbers of those lines.
+    /// Removes the objects that the response names, and only those; returns the numbers of their
+    /// lines.
     private func settle(
         _ batch: [QueueFolder.Entry],
         of name: String,
@@ -185,10 +189,11 @@ public actor IngestQueue {
 
     // ── Refused ─────────────────────────────────────────────────────────────────────────────────
 
-    /// What the service refused, with where the fault is and why, oldest first.
+    /// Returns the objects that the service refused, with the place and reason of the error, oldest
+    /// first.
     public func refused() throws -> [RefusedObject] { try folder.refused() }
 
-    /// Lets the app look at each object that was refused, and mend or drop it.
+    /// Lets the app correct or drop each refused object.
     public func decide(_ decision: (RefusedObject) throws -> Decision) throws {
         var kept: [RefusedObject] = []
         for one in try folder.refused() {
@@ -204,7 +209,7 @@ public actor IngestQueue {
         try folder.replace(refused: kept)
     }
 
-    /// Apart, on disk, first; only then off the queue.
+    /// Writes them to the quarantine on disk first, and then removes them from the queue.
     private func setApart(
         _ refused: [(entry: QueueFolder.Entry, pointer: String, reason: String)],
         of name: String
@@ -232,11 +237,11 @@ public actor IngestQueue {
     }
 }
 
-/// An object that the service will not take as it is.
+/// An object that the service refuses in this form.
 public struct RefusedObject: Codable, Sendable, Equatable {
     public let type: String
     public let id: String
-    /// Where in the object the fault is, as a JSON pointer; empty for the whole of it.
+    /// The place of the error in the object, as a JSON pointer; empty for the entire object.
     public let pointer: String
     public let reason: String
     /// Its JSON.
@@ -246,7 +251,7 @@ public struct RefusedObject: Codable, Sendable, Equatable {
 public enum QueueError: Error, Equatable, CustomStringConvertible {
     /// Another process, or another queue of this one, has the folder.
     case inUse(String)
-    /// Not what can be sent.
+    /// The object cannot be sent.
     case object(String)
     case file(String)
 
@@ -258,7 +263,7 @@ public enum QueueError: Error, Equatable, CustomStringConvertible {
     }
 }
 
-/// Twice as long after each failure, up to a minute, and never in step with other devices.
+/// Doubles the wait after each failure, up to a minute, with jitter.
 struct Backoff {
     private var failures = 0
 
@@ -266,7 +271,7 @@ struct Backoff {
         failures = min(failures + 1, 8)
         let longest = min(60, 0.25 * Double(1 << failures))
         let own = Double.random(in: longest / 2...longest)
-        // What the service asks for is the least; not all devices may come back at that moment.
+        // The service's wait is a minimum, so that not all devices come back at the same moment.
         guard let asked else { return own }
         return max(own, asked * Double.random(in: 1...1.1))
     }

@@ -4,7 +4,7 @@ import Foundation
     import FoundationNetworking
 #endif
 
-/// The address of Carillon's ingest service, and the app in whose name it is spoken to.
+/// The address of Carillon's ingest service, and the app whose key is used.
 public struct IngestServer: Sendable {
     let url: URL
     let app: String
@@ -12,9 +12,9 @@ public struct IngestServer: Sendable {
     private let session: URLSession
 
     /// - Parameters:
-    ///   - url: As `https://ingest.example.com`.
+    ///   - url: For example `https://ingest.example.com`.
     ///   - app: The app's id.
-    ///   - key: Its app key: it may be in every copy of the app, as it can write and not read.
+    ///   - key: Its app key, which may be in every copy of the app, as it can write and not read.
     public init(url: URL, app: String, key: String) {
         (self.url, self.app, self.key) = (url, app, key)
         let configuration = URLSessionConfiguration.ephemeral
@@ -22,13 +22,14 @@ public struct IngestServer: Sendable {
         session = URLSession(configuration: configuration)
     }
 
-    /// What came of one batch.
+    /// The result of one batch.
     enum Reply {
         case answered(IngestAnswer)
-        /// Taken in no case, however often: a wrong key, a type that is not declared.
+        /// Every repeat would be refused: a wrong key, a type that is not declared.
         case rejected(String)
         case tooLarge
-        /// No answer, or one that asks for a repeat: after so many seconds where it says.
+        /// There was no response, or one that asks for a repeat, after this many seconds if it says
+        /// so.
         case unavailable(after: TimeInterval?, String)
     }
 
@@ -58,14 +59,14 @@ public struct IngestServer: Sendable {
         }
         switch response.statusCode {
         case 200:
-            // An answer that was cut says nothing.
+            // A truncated response says nothing.
             guard let answer = try? JSONDecoder().decode(IngestAnswer.self, from: body) else {
                 return .unavailable(after: nil, "an answer that cannot be read")
             }
             return .answered(answer)
         case 413: return .tooLarge
         case 408, 429, 500...599:
-            // A date is not honoured: the device's clock may be anything.
+            // A date is ignored, as the device's clock may be wrong.
             let wait = response.value(forHTTPHeaderField: "Retry-After").flatMap {
                 TimeInterval($0)
             }
@@ -81,8 +82,8 @@ public struct IngestServer: Sendable {
 }
 
 extension IngestServer {
-    /// Does what `URLSession.data(for:)` does. On Linux that one never returns if it is cancelled while it
-    /// starts its request.
+    /// Does the same as `URLSession.data(for:)`, which never returns on Linux if it is cancelled
+    /// while it starts its request.
     private func data(for request: URLRequest) async throws -> (Data, URLResponse) {
         let cancellation = Cancellation()
         return try await withTaskCancellationHandler {
@@ -103,7 +104,7 @@ extension IngestServer {
     }
 }
 
-/// Cancels a request whether it was started before or is started later.
+/// Cancels a request that has started, or prevents its start.
 private final class Cancellation: @unchecked Sendable {
     private let lock = NSLock()
     private var request: URLSessionTask?
@@ -127,7 +128,7 @@ private final class Cancellation: @unchecked Sendable {
     }
 }
 
-/// The service's answer: every object of a batch is in one of the three.
+/// The service's response: every object of a batch is in one of the three lists.
 struct IngestAnswer: Decodable {
     struct Refused: Decodable {
         let index: Int

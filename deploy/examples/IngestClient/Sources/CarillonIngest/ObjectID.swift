@@ -1,12 +1,13 @@
 import Foundation
 import Synchronization
 
-/// Ids of objects: made here where an object brings none, and checked where it does.
+/// Ids of objects: made here if an object has none, and otherwise validated.
 enum ObjectID {
     private static let process = (0..<5).map { _ in UInt8.random(in: 0...255) }
     private static let counter = Atomic<UInt32>(UInt32.random(in: 0...0xFF_FFFF))
 
-    /// A new one, as 24 hex digits: four bytes of seconds, five of this process, a counter of three.
+    /// Makes an id of 24 hex digits: four bytes of seconds, five of this process, a counter of
+    /// three.
     static func make(at time: Date = Date()) -> String {
         let seconds = UInt32(clamping: Int(time.timeIntervalSince1970))
         let count = counter.wrappingAdd(1, ordering: .relaxed).newValue
@@ -16,7 +17,7 @@ enum ObjectID {
         return bytes.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
     }
 
-    /// The form in which the service names an id: an ObjectId or a UUID in lower case.
+    /// Returns the form in which the service reports an id: an ObjectId or a UUID in lower case.
     static func canonical(_ value: Any) -> String? {
         guard let text = ((value as? [String: Any])?["$oid"] ?? value) as? String else {
             return nil

@@ -1,14 +1,15 @@
 import Foundation
 
-/// The queue's files, all in one folder that one process at a time has:
+/// The queue's files, all in one folder that one process at a time has locked:
 ///
-/// - `<number>-<id>.queue`: a segment, one object a line, only ever appended to and synchronized before
-///   `add` returns. A last line that has no end was never promised, and is skipped.
-/// - `<number>-<id>.settled`: the numbers of its lines that need not be sent again. Not synchronized:
-///   what is missing there is sent once more, and the service knows it by its `_id`.
-/// - `refused.ndjson`: what the service refused, with the reason.
+/// - `<number>-<id>.queue`: a segment, one object a line, only appended to, and synchronized before
+///   `add` returns. A last line without an end was never acknowledged, and is skipped.
+/// - `<number>-<id>.settled`: the numbers of its lines that need not be sent again. Not
+///   synchronized:
+///   a missing one is sent again, and the service recognises it by its `_id`.
+/// - `refused.ndjson`: the objects that the service refused, with the reason.
 struct QueueFolder {
-    /// One object as it lies in a segment.
+    /// One object of a segment.
     struct Entry {
         let line: Int
         let type: String
@@ -21,7 +22,7 @@ struct QueueFolder {
     static let segmentSizeBytes: UInt64 = 1 << 20
 
     private let folder: URL
-    /// Held for as long as this is open, and by no process that has ended.
+    /// Locked as long as this is open; the lock ends with the process.
     private let lock: FileHandle
     private var number = 0
     private var current: (name: String, file: FileHandle, end: UInt64)?
@@ -41,7 +42,7 @@ struct QueueFolder {
         }
     }
 
-    /// Writes lines to the end of the queue; when this returns they outlive any crash.
+    /// Appends lines to the queue; when this returns they survive any crash.
     mutating func append(_ entries: [(type: String, id: String, json: Data)], at time: Date) throws
     {
         var bytes = Data()
@@ -58,7 +59,7 @@ struct QueueFolder {
             try segment.file.synchronize()
             current = (segment.name, segment.file, segment.end + UInt64(bytes.count))
         } catch {
-            // What was not promised is taken back, and nothing is written behind it.
+            // The unacknowledged part is removed, and nothing is written after it.
             current = nil
             try? segment.file.truncate(atOffset: segment.end)
             try? segment.file.close()
@@ -68,7 +69,7 @@ struct QueueFolder {
 
     private mutating func makeSegment() throws -> (name: String, file: FileHandle, end: UInt64) {
         number += 1
-        // No name is ever used again: a `.settled` of another time must not speak of it.
+        // A name is never reused: an old `.settled` file must not apply to it.
         let digits = String(number)
         let name = String(repeating: "0", count: max(0, 12 - digits.count)) + digits
         let file = url(name + "-" + ObjectID.make(), ".queue")
@@ -84,13 +85,13 @@ struct QueueFolder {
         current = nil
     }
 
-    /// Names of the segments, oldest first. What is added from now on goes to a new one.
+    /// Returns the names of the segments, oldest first. Later objects go to a new one.
     mutating func closedSegments() throws -> [String] {
         try closeSegment()
         return try segments()
     }
 
-    /// What of a segment is still to be sent.
+    /// Returns the unsettled objects of a segment.
     func read(_ name: String) throws -> [Entry] {
         let settled = Set(try lines(url(name, ".settled")).map(Self.text))
         var entries: [Entry] = []
@@ -113,7 +114,7 @@ struct QueueFolder {
         return entries
     }
 
-    /// Takes lines off a segment.
+    /// Marks lines of a segment as settled.
     func settle(_ lines: [Int], of name: String) throws {
         guard !lines.isEmpty else { return }
         try append(
@@ -122,7 +123,7 @@ struct QueueFolder {
         )
     }
 
-    /// With a word behind the number, so that a torn line is no other line's.
+    /// Returns the number with a word after it, so that a torn line is not another line's number.
     private static func mark(_ line: Int) -> String { "\(line) settled" }
 
     /// Deletes a segment all of whose lines are settled.
@@ -131,7 +132,7 @@ struct QueueFolder {
         try? FileManager.default.removeItem(at: url(name, ".settled"))
     }
 
-    // ── What was refused ────────────────────────────────────────────────────────────────────────
+    // ── Refused objects ─────────────────────────────────────────────────────────────────────────
 
     func keep(refused: [RefusedObject]) throws {
         guard !refused.isEmpty else { return }
@@ -140,7 +141,8 @@ struct QueueFolder {
         try synchronizeFolder()
     }
 
-    /// Oldest first. What was refused twice, as a crash came between, is here once.
+    /// Returns the refused objects, oldest first. One that was refused twice because of a crash is
+    /// here once.
     func refused() throws -> [RefusedObject] {
         var newest: [String: RefusedObject] = [:]
         var order: [String] = []
@@ -154,7 +156,7 @@ struct QueueFolder {
         return order.compactMap { newest[$0] }
     }
 
-    /// Puts another list in place of the former, in one step.
+    /// Replaces the list in one step.
     func replace(refused: [RefusedObject]) throws {
         try Self.text(of: refused).write(to: url("refused", ".new"))
         let file = try FileHandle(forUpdating: url("refused", ".new"))
@@ -186,7 +188,7 @@ struct QueueFolder {
 
     private func segments() throws -> [String] { try files(".queue") }
 
-    /// The whole lines of a file; what follows the last end of line was torn by a crash.
+    /// Returns the complete lines of a file; the rest after the last line end was torn by a crash.
     private func lines(_ file: URL) throws -> [Data] {
         guard FileManager.default.fileExists(atPath: file.path) else { return [] }
         let bytes = try Data(contentsOf: file)
@@ -196,7 +198,7 @@ struct QueueFolder {
 
     private static func text(_ bytes: Data) -> String { String(decoding: bytes, as: UTF8.self) }
 
-    /// Writes to the end of a file, behind an end of line if a crash tore the last.
+    /// Writes to the end of a file, after a line end if a crash tore the last line.
     private func append(_ bytes: Data, to url: URL, isSynchronized: Bool = false) throws {
         if !FileManager.default.fileExists(atPath: url.path) { try Data().write(to: url) }
         let file = try FileHandle(forUpdating: url)
@@ -211,7 +213,7 @@ struct QueueFolder {
         if isSynchronized { try file.synchronize() }
     }
 
-    /// Makes names in the folder outlive a loss of power.
+    /// Makes names in the folder survive a loss of power.
     private func synchronizeFolder() throws {
         let descriptor = unsafe open(folder.path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw QueueError.file("\(folder.path) cannot be opened") }

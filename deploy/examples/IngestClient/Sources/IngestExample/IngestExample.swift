@@ -1,7 +1,7 @@
 import CarillonIngest
 import Foundation
 
-/// Reads objects from standard input and sees to it that Carillon gets each of them.
+/// Reads objects from standard input and delivers each to Carillon.
 @main
 struct IngestExample {
     static let usage = """
@@ -73,7 +73,7 @@ struct IngestExample {
         try await queue.drain(report: complain)
     }
 
-    /// Adds what standard input has, as many lines at a time as one read brings.
+    /// Adds the lines of standard input, as many at a time as one read returns.
     static func read(into queue: IngestQueue, type: String) async throws {
         var text = Data()
         while true {
@@ -94,7 +94,7 @@ struct IngestExample {
             do {
                 try await acknowledge(objects, queue, type)
             } catch QueueError.object {
-                // One of them is no object: the others are added all the same.
+                // One of them is not an object: the others are added all the same.
                 for object in objects {
                     do {
                         try await acknowledge([object], queue, type)
