@@ -45,7 +45,7 @@ struct ShardWindowTests {
         #expect(window.take(1000) == 16..<25)
     }
 
-    @Test("A few members are sent only at the start or the end of a shard")
+    @Test("A few members are not sent behind those in flight, except the last of a shard")
     func handful() {
         var window = window(100)
         #expect(window.worthSending(atMost: 8) == 8)

@@ -53,7 +53,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "dataset.changes: a valid record notifies once, and invalid ones are dead letters"
+            "dataset.changes: lower counts notify no device, and invalid records are dead letters"
         )
         func changes() async throws {
             let bench = try await CognitoBench()

@@ -166,7 +166,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("A query for an unknown id stores no data about it")
+        @Test("An id that was only queried has no data to export")
         func unknownExport() async throws {
             try await with { door in
                 let id = "of-another-app"

@@ -126,7 +126,7 @@ extension EndToEndTests {
         }
 
         @Test(
-            "A token moves to the last identity that registers it, and the old content is 404 for others"
+            "A token moves to its last registration, whose id others cannot change (410)"
         )
         func register() async throws {
             try await SecureBench.run { bench in

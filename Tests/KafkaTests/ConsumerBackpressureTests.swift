@@ -52,7 +52,7 @@ struct ConsumerBackpressureTests {
     }
 
     @Test(
-        "Sixteen records of 4 MiB fill the queue, and librdkafka is asked to look after each fourth"
+        "librdkafka is asked to look after each quarter of its queue, here four records of 4 MiB"
     )
     func largeRecords() {
         var prompt = FetchPrompt(limitRecords: 100_000, limitBytes: 64 << 20)
@@ -60,7 +60,7 @@ struct ConsumerBackpressureTests {
         #expect(asked == [4, 8, 12, 16])
     }
 
-    @Test("A hundred thousand small records fill the queue, and an empty poll asks for nothing")
+    @Test("Small records count by their number, and an empty poll asks for nothing")
     func smallRecords() {
         var prompt = FetchPrompt(limitRecords: 100_000, limitBytes: 64 << 20)
         let asked = (1...100).filter { _ in prompt.took(records: 1000, bytes: 300_000) }
