@@ -43,7 +43,7 @@ func storage(_ name: String, _ others: [Target.Dependency] = []) -> Target {
     )
 }
 
-func cLibrary(_ name: String, _ pkgConfig: String, apt: String) -> Target {
+func cLibrary(_ name: String, _ pkgConfig: String?, apt: String) -> Target {
     .systemLibrary(
         name: name,
         path: "Shared/\(name)",
@@ -100,6 +100,7 @@ let package = Package(
         .executable(name: "carillon-config-watcher", targets: ["ConfigWatcher"]),
         .executable(name: "carillon-secure-payload", targets: ["SecurePayload"]),
         .executable(name: "carillon-ingest", targets: ["Ingest"]),
+        .executable(name: "carillon-connection", targets: ["Connection"]),
         .executable(name: "carillon-simulator", targets: ["Simulator"]),
         .executable(name: "carillon", targets: ["CLI"]),
         .executable(name: "carillon-bench", targets: ["Benchmarks"]),
@@ -115,6 +116,8 @@ let package = Package(
         cLibrary("CPCRE2", "libpcre2-8", apt: "libpcre2-dev"),
         cLibrary("CZlib", "zlib", apt: "zlib1g-dev"),
         cLibrary("CZstd", "libzstd", apt: "libzstd-dev"),
+        // Debian's package has no file for pkg-config.
+        cLibrary("CWslay", nil, apt: "libwslay-dev"),
 
         library("JSON", []),
         library("Observability", ["JSON"]),
@@ -131,7 +134,7 @@ let package = Package(
         library(
             "HTTPServer",
             [
-                "COpenSSL", "Compression", "HTTP2", "EventLoop", "JSON", "Observability",
+                "COpenSSL", "CWslay", "Compression", "HTTP2", "EventLoop", "JSON", "Observability",
                 "Settings",
             ]
         ),
@@ -158,10 +161,14 @@ let package = Package(
         storage("SyncStorage"),
         storage("IngestStorage"),
         storage("SecureStorage", ["PushStorage"]),
+        storage("ConnectionStorage", ["PushStorage", "PushEvents"]),
         // Jobs on the tables of all subjects: deleting an app, erasing a person, retention.
         storage(
             "StorageAdmin",
-            ["InstallationStorage", "PushStorage", "IngestStorage", "SecureStorage"]
+            [
+                "InstallationStorage", "PushStorage", "IngestStorage", "SecureStorage",
+                "ConnectionStorage",
+            ]
         ),
         library(
             "PushProviders",
@@ -220,7 +227,7 @@ let package = Package(
             "Dispatcher",
             [
                 "ServiceShell", "Outbox", "PushEvents", "Kafka", "Storage", "PushStorage",
-                "SyncStorage", "StorageAdmin", "PushProviders",
+                "SyncStorage", "ConnectionStorage", "StorageAdmin", "PushProviders",
             ],
             exclude: ["RULES.md"]
         ),
@@ -247,13 +254,20 @@ let package = Package(
                 "Storage", "IngestStorage", "PushEvents", "Kafka",
             ]
         ),
+        service(
+            "Connection",
+            [
+                "ServiceShell", "HTTPServer", "Gateway", "Outbox", "Storage", "InstallationStorage",
+                "ConnectionStorage", "PushEvents",
+            ]
+        ),
         service("Simulator", ["HTTPServer", "Kafka"]),
         service(
             "CLI",
             [
                 "RemoteConfig", "Storage", "InstallationStorage", "PushStorage", "ConfigStorage",
-                "SyncStorage", "IngestStorage", "SecureStorage", "StorageAdmin", "PushEvents",
-                "Kafka", "PushProviders", "Logins",
+                "SyncStorage", "IngestStorage", "SecureStorage", "ConnectionStorage",
+                "StorageAdmin", "PushEvents", "Kafka", "PushProviders", "Logins",
                 "JSONSchema", "HTTPTransport",
             ]
         ),
@@ -276,9 +290,9 @@ let package = Package(
             ],
             path: "Tests/Benchmarks",
             exclude: [
-                "config_clients.py", "hostile.py", "kafka_producer.c", "record.json",
-                "orjson_figures.py", "peers.py", "postgres.sql", "secure_guesses.py",
-                "secure_readers.py", "secure_turns.py", "sync_requests.py",
+                "config_clients.py", "hostile.py", "idle_sockets.py", "kafka_producer.c",
+                "record.json", "orjson_figures.py", "peers.py", "postgres.sql",
+                "secure_guesses.py", "secure_readers.py", "secure_turns.py", "sync_requests.py",
             ],
             swiftSettings: settings
         ),
@@ -293,7 +307,7 @@ let package = Package(
                 "HTTPServer", "Compression", "HTTP2", "HTTPTransport", "EventLoop", "Cryptography",
                 "JSON", "Observability",
             ],
-            exclude: ["h11_verdicts.py", "h2_attacks.py"]
+            exclude: ["h11_verdicts.py", "h2_attacks.py", "websocket_client.py"]
         ),
         tests(
             "HTTPTransportTests",
@@ -347,7 +361,7 @@ let package = Package(
             [
                 "Settings", "ServiceKit", "ServiceShell", "Kafka", "Registration", "Dispatcher",
                 "ConfigWatcher",
-                "SecurePayload", "Ingest", "Simulator", "CLI",
+                "SecurePayload", "Ingest", "Connection", "Simulator", "CLI",
             ]
         ),
         tests(
@@ -382,6 +396,10 @@ let package = Package(
             ]
         ),
         tests(
+            "ConnectionTests",
+            ["Connection", "ConnectionStorage", "HTTPServer", "PushCore", "Cryptography", "JSON"]
+        ),
+        tests(
             "SecurePayloadTests",
             [
                 "SecurePayload", "Logins", "ServiceShell", "Gateway", "HTTPServer", "Storage",
@@ -404,8 +422,8 @@ let package = Package(
             [
                 "Outbox", "Logins", "Storage", "InstallationStorage", "PushStorage",
                 "ConfigStorage",
-                "SyncStorage", "IngestStorage", "SecureStorage", "StorageAdmin", "PushEvents",
-                "PushCore", "Postgres", "Kafka",
+                "SyncStorage", "IngestStorage", "SecureStorage", "ConnectionStorage",
+                "StorageAdmin", "PushEvents", "PushCore", "Postgres", "Kafka",
                 "ServiceKit",
                 "EventLoop", "JSON", "JSONSchema", "Cryptography", "Observability",
             ]

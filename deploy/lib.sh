@@ -20,7 +20,7 @@ fi
 build_packages=(
     ca-certificates pkg-config binutils libc6-dev libgcc-12-dev libstdc++-12-dev
     libuv1-dev libcurl4-openssl-dev libnghttp2-dev libssl-dev libpq-dev librdkafka-dev
-    libexpat1-dev libpcre2-dev zlib1g-dev libzstd-dev
+    libexpat1-dev libpcre2-dev zlib1g-dev libzstd-dev libwslay-dev
 )
 server_packages=(curl jq kcat postgresql procps)
 test_packages=(openssl python3 python3-venv nghttp2-client nodejs shellcheck)

@@ -2,6 +2,7 @@ import Cryptography
 import InstallationStorage
 import JSON
 import PushCore
+import PushStorage
 import ServiceKit
 import Storage
 import StorageAdmin
@@ -74,10 +75,19 @@ extension Command {
         let credentials = try await database.credentials.list(app: app.id)
         let links = try await database.appLinks.list(app.id)
         let installations = try await database.installations.count(app: app.id)
+        let opens = try await database.appOpens.counts(of: app.id, days: 7)
         var object = shown(app)
         object["installations"] = JSONValue(installations)
         object["credentials"] = .array(credentials.map { .object(shownCredential($0)) })
         object["links"] = .array(links.map { .object($0.json) })
+        object["opens"] = .array(
+            opens.map { day in
+                [
+                    "day": .string(day.day), "opens": JSONValue(day.opens),
+                    "pushOpens": JSONValue(day.pushOpens),
+                ]
+            }
+        )
         var rows = [
             ["app", app.id], ["created", app.createdAt.iso8601],
             ["installations", String(installations)],
@@ -90,6 +100,10 @@ extension Command {
             rows.append(["credential", "none: carillon credentials set …"])
         }
         for link in links { rows.append(["link", link.shown]) }
+        // Reported by LeanCloud's old SDKs.
+        for day in opens {
+            rows.append(["opens", "\(day.day): \(day.opens), by a push \(day.pushOpens)"])
+        }
         return arguments.answer(object, lines: rows)
     }
 

@@ -51,7 +51,7 @@ extension Command {
     private static func environment(_ credential: StoredCredential) -> String? {
         switch credential.platform {
         case .apns: "production, sandbox"
-        case .fcm, .wns, .mpns: nil
+        case .fcm, .wns, .mpns, .connection: nil
         }
     }
 

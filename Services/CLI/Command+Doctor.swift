@@ -262,6 +262,8 @@ struct Doctor {
                 )
             case .wns: _ = try WNSCredential(secret: secret)
             case .mpns: _ = try MPNSCredential(secret: secret)
+            // It has no credentials.
+            case .connection: break
             }
             guard let end = credential.end else { return ok(name, credential.summaryText) }
             let month: Int64 = 30 * 86_400_000

@@ -1,4 +1,5 @@
 import ConfigStorage
+import ConnectionStorage
 import Cryptography
 import PushCore
 import PushStorage
@@ -10,8 +11,8 @@ import SyncStorage
 /// The checks for work of the services that waits for too long.
 extension Doctor {
     mutating func examineWork(_ database: PushDatabase) async throws {
-        let waiting = try await database.outbox.count()
-        found("outbox", waiting > 1000 ? .warning : .ok, "\(waiting) record(s) wait for Kafka")
+        let records = try await database.outbox.count()
+        found("outbox", records > 1000 ? .warning : .ok, "\(records) record(s) wait for Kafka")
         let dispatchers = try await database.sessions.count()
         if dispatchers == 0 {
             warn("dispatchers", "no dispatcher is running; nothing is sent")
@@ -19,6 +20,13 @@ extension Doctor {
             ok("dispatchers", "\(dispatchers) running")
         }
         found(Self.judge(oldestInPlanning: try await database.planning.oldestAge()))
+        let nodes = try await database.connections.nodes()
+        let waiting = try await database.connections.estimatedWaitingCount()
+        if nodes.isEmpty, waiting > 0 {
+            warn("connections", "no connection node runs, and about \(waiting) message(s) wait")
+        } else {
+            ok("connections", "\(nodes.count) node(s), about \(waiting) message(s) wait")
+        }
     }
 
     static func judge(oldestInPlanning age: Duration?) -> Finding {

@@ -11,7 +11,7 @@ enum CommandTable {
         .configGet, .configPut, .configVersions, .configRollback, .configStatus,
         .configTokenCreate, .configTokenList, .configTokenRemove,
         .identitySetSecret, .identityRemoveSecret, .secureList, .secureDelete,
-        .syncShow,
+        .syncShow, .connections,
         .ingestTypePut, .ingestTypeList, .ingestTypeShow,
         .deadLettersList, .deadLettersShow, .deadLettersReplay,
         .loginSet, .loginList, .loginRemove, .loginCheck,

@@ -35,6 +35,7 @@ func makeParts(
     let credentials = CredentialCache(
         database: database,
         providers: ground.providers,
+        connections: ground.connections,
         keys: configuration.common.keys,
         isMPNSEnabled: configuration.isMPNSEnabled,
         log: runtime.log

@@ -24,6 +24,10 @@ struct DispatcherConfiguration: Sendable {
     var tombstoneRetention: Duration
     var providers: ProviderConfiguration
     var isMPNSEnabled: Bool
+    /// How long a message waits for a device's connection, if its push has no expiry.
+    var connectionKeep: Duration
+    /// The most that wait for one device.
+    var connectionWaiting: Int
 
     init(reader: ConfigurationReader) throws {
         common = try CommonConfiguration(reader, service: "dispatcher")
@@ -41,6 +45,8 @@ struct DispatcherConfiguration: Sendable {
         tombstoneRetention = try reader.value(of: Variable.tombstoneRetention)
         providers = try ProviderConfiguration(reader)
         isMPNSEnabled = try reader.value(of: Variable.isMPNSEnabled)
+        connectionKeep = try reader.value(of: Variable.connectionKeep)
+        connectionWaiting = try reader.value(of: Variable.connectionWaiting)
     }
 
     var retention: Retention {
@@ -139,11 +145,26 @@ struct DispatcherConfiguration: Sendable {
             default: true,
             "whether MPNS channels of Windows Phone are sent to; false suppresses their deliveries"
         )
+        static let connectionKeep = Setting<Duration>(
+            "CONNECTION_KEEP",
+            in: .seconds(60)...day * 28,
+            default: day * 7,
+            "how long a message waits for a device with a connection of its own, if its push has"
+                + " no expiry; pushes with one wait until then, at most 28 days"
+        )
+        static let connectionWaiting = Setting<Int>(
+            "CONNECTION_WAITING",
+            in: 1...1000,
+            default: 100,
+            "the newest messages that wait for one device with a connection of its own; older ones"
+                + " are displaced"
+        )
 
         static let all: [SettingEntry] = [
             groupID.entry, inFlight.entry, shards.entry, checkpointEvery.entry, hold.entry,
             idempotencyRetention.entry, deliveryRetention.entry, pushRetention.entry,
             auditRetention.entry, syncCoalesce.entry, tombstoneRetention.entry, isMPNSEnabled.entry,
+            connectionKeep.entry, connectionWaiting.entry,
         ]
     }
 }

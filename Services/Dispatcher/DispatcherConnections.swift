@@ -1,3 +1,4 @@
+import ConnectionStorage
 import EventLoop
 import Glibc
 import Kafka
@@ -23,6 +24,8 @@ struct DispatcherConnections {
     /// The changes of datasets, in a group of their own.
     let changes: RecordSource
     let providers: ProviderClients
+    /// Our own provider.
+    let connections: ConnectionProvider
     private let loop: EventLoop
 
     init(_ configuration: DispatcherConfiguration, _ runtime: ServiceRuntime) throws {
@@ -80,6 +83,13 @@ struct DispatcherConnections {
             log: runtime.log,
             clock: database.clock
         )
+        connections = ConnectionProvider(on: loop, log: runtime.log) { [database] messages in
+            try await database.connections.keep(
+                messages,
+                for: configuration.connectionKeep,
+                maximumWaiting: configuration.connectionWaiting
+            )
+        }
     }
 
     /// The parts that deliveries are written to: these stop after the deliveries have.
@@ -101,10 +111,13 @@ struct DispatcherConnections {
     }
 
     var providersPart: Part {
-        let (providers, loop) = (providers, loop)
+        let (providers, connections, loop) = (providers, connections, loop)
         return Part("providers") {
             await loop.untilCancelled()
-            loop.execute { providers.close() }
+            loop.execute {
+                providers.close()
+                connections.close()
+            }
         }
     }
 }

@@ -14,6 +14,8 @@ import Storage
 /// (datasets, with the outbox row of each change) → `OutboxRelay` → Kafka's `dataset.changes`.
 @main
 struct Registration: HTTPServiceProgram {
+    typealias Own = RegistrationConfiguration
+
     static let name = "registration"
     static let about = "devices, channels and identities; accepts pushes and reports on them"
     static let port = 8080
@@ -50,6 +52,7 @@ struct Registration: HTTPServiceProgram {
                 sessions: sessions,
                 topics: common.topics
             ),
+            ConnectionRouter(nodes: service.configuration.own.connectionURLs),
             NativeSurface(database: database),
         ]
     }

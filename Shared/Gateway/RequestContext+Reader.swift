@@ -1,5 +1,5 @@
 import Apps
-import PushCore
+package import PushCore
 
 /// The app that a caller names, without any proof yet.
 package struct UnverifiedApp: Sendable {
@@ -28,6 +28,18 @@ extension RequestContext {
     /// Finds the app that the request names. The audit has the request from here on.
     package func app(called id: String) async throws -> UnverifiedApp? {
         attempted(try await limits.find(.id(id), from: from))
+    }
+
+    /// Returns the settings of an app, for a request that proves nothing and leaves no audit entry, as
+    /// each of its devices sends it. An unknown app counts as a failure of the address.
+    ///
+    /// - Returns: `nil` if there is no such app.
+    /// - Throws: `Refusal.tooManyRequests`.
+    package func publicSettings(ofApp id: String) async throws -> AppSettings? {
+        try arrive()
+        if let app = try await limits.find(.id(id), from: from) { return app.settings }
+        do { try limits.fail(from: from) } catch { throw remembered(error) }
+        return nil
     }
 
     /// Finds the app for requests that name none.

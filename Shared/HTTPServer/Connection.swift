@@ -56,7 +56,7 @@ final class Connection: @unchecked Sendable {
     /// read, and only its silence tells it from a peer that has gone.
     private static let patience: Duration = .seconds(1)
     /// The most memory that an empty buffer may hold: there are thousands of connections.
-    static let keptBytes = HTTP1Parser.keptBytes
+    private var keptBytes = HTTP1Parser.keptBytes
 
     struct Handler {
         let request: RequestInProgress
@@ -117,6 +117,18 @@ final class Connection: @unchecked Sendable {
     private func startHTTP2() {
         guard let driver = HTTP2Connection(self) else { return abort() }
         start(driver)
+    }
+
+    /// Replaces HTTP by the protocol that a client asked for; `rest` was read behind its request.
+    func become(_ socket: WebSocket, _ rest: [UInt8]) {
+        driver = socket
+        // Most sockets are idle, and there are many.
+        keptBytes = 0
+        socket.open()
+        if isStopping { return socket.beginStop() }
+        if !rest.isEmpty { unsafe rest.withUnsafeBytes { unsafe socket.received($0) } }
+        if isClosed || isFinishing { return }
+        if inputHasEnded { socket.inputEnded() } else { resumeReading() }
     }
 
     private func start(_ driver: any ProtocolDriver) {
@@ -199,7 +211,7 @@ final class Connection: @unchecked Sendable {
                 if let sealed = tls.drain() { stream.write(sealed) }
             }
         }
-        if output.isEmpty { output.clear(keeping: Self.keptBytes) }
+        if output.isEmpty { output.clear(keeping: keptBytes) }
         guard let tls, output.isEmpty else { return }
         if isFinishing, !isLingering { tls.finish() }
         if let sealed = tls.drain() { stream.write(sealed) }
@@ -258,6 +270,7 @@ final class Connection: @unchecked Sendable {
     private func didClose() {
         isClosed = true
         isFinishing = true
+        driver?.connectionClosed()
         for ticket in Array(streams.keys) { endStream(ticket, .disconnected) }
         driver = nil
         callersLeft()

@@ -205,11 +205,32 @@ final class HTTP1Connection: ProtocolDriver {
 
     func answered(_ ticket: Int, _ response: HTTPServerResponse) {
         guard isOpen(ticket) else { return }
+        if let upgrade = response.upgrade { return switchProtocol(upgrade, response) }
         guard let ending = response.ending else { return write(response, closes: false) }
         ending(Exchange(connection: self, ticket: ticket, response: response))
         guard isOpen(ticket) else { return }
         isUnanswered = true
         if isStopping { connection.abort() }
+    }
+
+    /// Leaves the connection to a WebSocket.
+    private func switchProtocol(_ upgrade: WebSocketUpgrade, _ response: HTTPServerResponse) {
+        phase = .closing
+        deadline = nil
+        var head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade"
+        head += "\r\nSec-WebSocket-Accept: \(upgrade.handshake.accept)"
+        if let subprotocol = upgrade.subprotocol {
+            head += "\r\nSec-WebSocket-Protocol: \(cleanFieldValue(subprotocol))"
+        }
+        connection.send(Array((head + "\r\n\r\n").utf8))
+        if let current {
+            var answer = response
+            answer.status = 101
+            server.record(current, answer)
+        }
+        current = nil
+        let rest = parser.takeRest()
+        connection.become(WebSocket(connection, upgrade), rest)
     }
 
     private func isOpen(_ ticket: Int) -> Bool { phase == .responding && ticket == self.ticket }

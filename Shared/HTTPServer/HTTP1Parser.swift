@@ -112,6 +112,13 @@ struct HTTP1Parser {
         position = 0
     }
 
+    /// Takes the bytes behind the last request, and reads no more.
+    mutating func takeRest() -> [UInt8] {
+        let rest = Array(buffer[position...])
+        discard()
+        return rest
+    }
+
     /// Stops reading; received bytes are not held until the connection is gone.
     mutating func discard() {
         state = .failed

@@ -186,7 +186,8 @@ package final class HTTPBodyWriter: @unchecked Sendable {
 
     private var backlog: Int { connection?.driver?.backlog(ticket) ?? 0 }
 
-    private var hasRoom: Bool { backlog <= Self.backlogBytes }
+    /// Whether the peer has taken enough of the earlier bytes for `post`. On the loop only.
+    package var hasRoom: Bool { backlog <= Self.backlogBytes }
 
     /// Notes that output has gone to the kernel, perhaps some of this stream's.
     func outputMoved() {

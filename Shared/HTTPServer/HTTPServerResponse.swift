@@ -9,6 +9,8 @@ package struct HTTPServerResponse: Sendable {
     package var stream: HTTPBodyStream?
     /// Runs in place of sending the response; nil sends it. Ignored for a streamed response.
     package var ending: Ending?
+    /// Turns the connection into a WebSocket in place of the response.
+    var upgrade: WebSocketUpgrade?
 
     package typealias Ending = @Sendable (any HTTPExchange) -> Void
 

@@ -34,4 +34,10 @@ protocol ProtocolDriver: AnyObject {
     /// Takes no request beyond `lastStreamID` (nil: the newest so far), and closes the connection
     /// when the others are answered. Does nothing where the protocol cannot say so.
     func sendGoAway(lastStreamID: Int?, code: UInt32, data: [UInt8])
+    /// Notes that the connection is gone.
+    func connectionClosed()
+}
+
+extension ProtocolDriver {
+    func connectionClosed() {}
 }

@@ -66,7 +66,7 @@ final class TLSSession {
             return .success(plain)
         }
         guard wantsMore(status) else { return .failure(failure("read")) }
-        if bytes.count > Connection.keptBytes { renewInput() }
+        if bytes.count > HTTP1Parser.keptBytes { renewInput() }
         return .success(plain)
     }
 
@@ -109,7 +109,7 @@ final class TLSSession {
         let sealed = unsafe [UInt8](unsafeUninitializedCapacity: pending) { buffer, used in
             used = unsafe max(0, Int(BIO_read(output, buffer.baseAddress, Int32(pending))))
         }
-        if isEstablished, pending > Connection.keptBytes { renewOutput() }
+        if isEstablished, pending > HTTP1Parser.keptBytes { renewOutput() }
         return sealed
     }
 

@@ -99,6 +99,38 @@ package struct Metric: Hashable, Sendable {
         "Audit entries of calls with a master key."
     )
 
+    // Connections of devices.
+    package static let connectionsOpen = Metric(
+        "connections_open",
+        .gauge,
+        "Open connections of devices that are logged in, by dialect."
+    )
+    package static let connectionLogins = Metric(
+        "connection_logins_total",
+        .counter,
+        "Logins of devices, by dialect."
+    )
+    package static let connectionRefusals = Metric(
+        "connection_refusals_total",
+        .counter,
+        "Connections of devices that were refused or sent away, by close code."
+    )
+    package static let connectionMessagesSent = Metric(
+        "connection_messages_sent_total",
+        .counter,
+        "Messages written to devices' connections, with repeats."
+    )
+    package static let connectionMessagesAcknowledged = Metric(
+        "connection_messages_acknowledged_total",
+        .counter,
+        "Messages that a device acknowledged, once each."
+    )
+    package static let connectionLag = Metric(
+        "connection_lag_seconds",
+        .histogram,
+        "Time from the storing of a message to its writing; days for devices that were offline."
+    )
+
     // Postgres.
     package static let postgresClockDifference = Metric(
         "postgres_clock_host_ahead_seconds",

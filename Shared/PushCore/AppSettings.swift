@@ -20,6 +20,8 @@ package struct AppSettings: Sendable, Equatable {
     package var deleteDays = 120
     /// `mpns`: whether pushes are sent to Windows Phone's old channels.
     package var sendsToMPNS = true
+    /// `connections`: whether pushes are sent to devices that hold a connection of their own.
+    package var sendsToConnections = true
     /// `requests-per-minute`: the requests that one key of the app may send to one loop of the
     /// registration service; 0: no limit of its own. No limit by default, since all devices of an
     /// app share one app key: a limit that is too low locks them all out.
@@ -177,6 +179,7 @@ package struct AppSettings: Sendable, Equatable {
         .number("valid-days", 1...3650) { \.validDays },
         .number("delete-days", 1...3650) { \.deleteDays },
         .toggle("mpns") { \.sendsToMPNS },
+        .toggle("connections") { \.sendsToConnections },
         .number("requests-per-minute", 0...10_000_000) { \.maximumRequestsPerMinute },
         .number("pushes-per-minute", 0...10_000_000) { \.maximumPushesPerMinute },
         .number("signature-max-age", 0...31_536_000) { \.signatureMaxAgeSeconds },

@@ -63,6 +63,7 @@ extension PushRequest {
         case .fcm: (isNative, own) = (native.fcm != nil, ["android", "fcm"])
         case .wns: (isNative, own) = (native.wns != nil, ["wp"])
         case .mpns: (isNative, own) = (false, ["wp"])
+        case .connection: (isNative, own) = (false, ["android"])
         }
         if isNative { return nil }
         func seen(_ key: String) -> JSONValue? {

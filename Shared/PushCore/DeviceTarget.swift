@@ -5,6 +5,8 @@ package enum Platform: String, CaseIterable, Hashable, Sendable {
     case fcm
     case wns
     case mpns
+    /// Carillon's own: the device holds a connection to one of our nodes. It has no credential.
+    case connection
 }
 
 /// The APNs environment of a token; the other platforms have only one. Raw values are those of the
@@ -18,7 +20,8 @@ package enum PushEnvironment: String, CaseIterable, Hashable, Sendable {
 /// The address of one notification.
 package struct DeviceTarget: Hashable, Sendable {
     package var provider: Platform
-    /// APNs: device token in hex; FCM: registration token; WNS, MPNS: channel URI. Never logged.
+    /// APNs: device token in hex; FCM: registration token; WNS, MPNS: channel URI; a connection: the
+    /// installation's `installationId`. Never logged.
     package var token: String
     package var environment: PushEnvironment
     /// Whether the installation itself names its environment. If the push's `prod` decided, a

@@ -89,6 +89,8 @@ extension Installation {
             installationID = try fields.installationID()
             environment = try fields.environment()
             (platform, token) = try fields.route()
+            // `installationID` finds it: its token is no other key.
+            if platform == .connection { (platform, token) = (nil, nil) }
             deviceType = try fields.string("deviceType", maximumBytes: 64)
             deviceToken = try fields.string("deviceToken", maximumBytes: 4096)
             if deviceToken?.isEmpty == true { deviceToken = nil }
@@ -154,6 +156,7 @@ extension Installation {
         // A route that another installation took returns only if the device names it again.
         let isOnlyReread =
             !isNew && token == nil && changed.isDisjoint(with: Self.routeFields)
+            && route.0 != .connection
         (platform, token) = isOnlyReread ? (nil, nil) : route
         fields = [:]
         for (key, value) in object where !Self.ownFields.contains(key) { fields[key] = value }
@@ -323,6 +326,29 @@ struct InstallationFields {
 
     /// Returns the provider that reaches the device, and the token for it.
     func route() throws(InstallationError) -> (Platform?, String?) {
+        let (platform, token) = try providerRoute()
+        if platform != nil { return (platform, token) }
+        guard try canConnect(), let id = try installationID() else { return (nil, nil) }
+        return (.connection, id)
+    }
+
+    /// Whether the device may hold a connection of its own, as far as its type and vendor say:
+    /// LeanCloud's rule. Apple's and Microsoft's systems are reached by their own services, which an
+    /// installation without a token did not register with yet.
+    private func canConnect() throws(InstallationError) -> Bool {
+        let vendor = try string("vendor", maximumBytes: 64)?.lowercased() ?? ""
+        guard vendor.isEmpty || vendor == "lc" else { return false }
+        // Azure's clients have channels of platforms that are not served here, and no connections.
+        guard self[HubTemplate.field] == nil else { return false }
+        switch try string("deviceType", maximumBytes: 64)?.lowercased() {
+        case nil, "ios", "macos", "osx", "watchos", "tvos", "visionos", "applewatch", "windows",
+            "winrt", "wp":
+            return false
+        default: return true
+        }
+    }
+
+    private func providerRoute() throws(InstallationError) -> (Platform?, String?) {
         let deviceToken = try string("deviceToken", maximumBytes: 4096)
         let registrationID = try string("registrationId", maximumBytes: 4096)
         let subscriptionURI = try string("subscriptionUri", maximumBytes: 4096)

@@ -17,6 +17,7 @@ package enum LocalFailure: String, Sendable, CaseIterable {
     case noMPNSClient = "there is no client for MPNS"
     case keyDoesNotSign = "the key does not sign"
     case tokenEndpoint = "token endpoint"
+    case noConnectionClient = "there is no client for connections"
 
     package static func unusableCredential(of platform: Platform) -> LocalFailure {
         switch platform {
@@ -24,6 +25,7 @@ package enum LocalFailure: String, Sendable, CaseIterable {
         case .fcm: .unusableFCMCredential
         case .wns: .unusableWNSCredential
         case .mpns: .unusableMPNSCredential
+        case .connection: .noConnectionClient
         }
     }
 

@@ -100,6 +100,8 @@ package enum DeviceToken {
                 token.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }),
                 token.hasPrefix("https://") || token.hasPrefix("http://")
             else { return "a channel URI is an absolute http or https URL of at most 2048 bytes" }
+        case .connection:
+            return "a device with a connection of its own is selected by its installation"
         }
         return nil
     }
@@ -110,7 +112,7 @@ extension DeviceToken {
     package static func canonical(_ token: String, for platform: Platform) -> String {
         switch platform {
         case .apns: token.lowercased()
-        case .fcm, .wns, .mpns: token
+        case .fcm, .wns, .mpns, .connection: token
         }
     }
 }

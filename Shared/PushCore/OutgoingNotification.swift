@@ -70,6 +70,33 @@ package struct OutgoingNotification: Hashable, Sendable {
     package var apnsTopicIsExplicit: Bool
     /// Whether it is for a single device: it overtakes broadcasts' notifications that wait for their provider.
     package var isUrgent: Bool
+    /// The delivery, for our own provider, which stores it; `nil` for all others.
+    package var delivery: StoredDelivery?
+
+    /// The names of a delivery, by which our own provider stores its message.
+    package final class StoredDelivery: Hashable, Sendable {
+        package let app: String
+        package let pushID: String
+        package let eventID: String
+        /// The installation's object id.
+        package let target: String
+
+        package init(app: String, pushID: String, eventID: String, target: String) {
+            self.app = app
+            self.pushID = pushID
+            self.eventID = eventID
+            self.target = target
+        }
+
+        package static func == (a: StoredDelivery, b: StoredDelivery) -> Bool {
+            a.pushID == b.pushID && a.target == b.target && a.app == b.app
+        }
+
+        package func hash(into hasher: inout Hasher) {
+            hasher.combine(pushID)
+            hasher.combine(target)
+        }
+    }
 
     package init(
         notificationID: String,
@@ -78,7 +105,8 @@ package struct OutgoingNotification: Hashable, Sendable {
         expiration: Int64? = nil,
         apnsTopic: String? = nil,
         apnsTopicIsExplicit: Bool = false,
-        isUrgent: Bool = false
+        isUrgent: Bool = false,
+        delivery: StoredDelivery? = nil
     ) {
         self.notificationID = notificationID
         self.target = target
@@ -87,5 +115,6 @@ package struct OutgoingNotification: Hashable, Sendable {
         self.apnsTopic = apnsTopic
         self.apnsTopicIsExplicit = apnsTopicIsExplicit
         self.isUrgent = isUrgent
+        self.delivery = delivery
     }
 }

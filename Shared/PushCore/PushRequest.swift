@@ -43,6 +43,11 @@ package struct PushRequest: Sendable, Equatable {
     /// Whether devices get the push's id, as `pushIDKey`. Set by its app's `receipts`, not by the
     /// request.
     package var includesPushID = false
+    /// The first channels of its audience, for the devices' callbacks of a channel. Set by the
+    /// dispatcher, which does not keep the audience.
+    package var audienceChannels: [String] = []
+
+    package static let maximumAudienceChannels = 20
 
     /// The custom key for a push's id, which replaces one of the sender's.
     package static let pushIDKey = "pushId"

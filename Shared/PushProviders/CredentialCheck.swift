@@ -41,6 +41,11 @@ extension ProviderClients {
                     isTaken: true,
                     detail: "can be read; no provider was asked"
                 )
+            case .connection:
+                return CredentialCheckResult(
+                    isTaken: false,
+                    detail: "connections have no credential"
+                )
             }
         } catch {
             return CredentialCheckResult(isTaken: false, detail: "\(error)")

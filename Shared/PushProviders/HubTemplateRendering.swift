@@ -70,6 +70,8 @@ package struct DeviceTemplate: Sendable {
             native.mpns = [
                 "headers": .object(headers), "body": .string(try text(properties)),
             ]
+        // No template is registered for a connection.
+        case .connection: throw .noContent(.connection)
         }
         return native
     }

@@ -212,6 +212,7 @@ package final class ProviderClients: @unchecked Sendable {
         case .wns: try makeWNSClient(secret)
         case .mpns:
             try makeMPNSClient(secret.isEmpty ? nil : try MPNSCredential(secret: secret))
+        case .connection: throw CredentialError("provider", "has no credential")
         }
     }
 

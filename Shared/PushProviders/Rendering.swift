@@ -50,6 +50,7 @@ extension PayloadTemplate {
             case .fcm: try FCMRequest.render(request, pushID: pushID, locale: locale)
             case .wns: try WNSRequest.render(request, pushID: pushID, locale: locale)
             case .mpns: try MPNSRequest.render(request, pushID: pushID, locale: locale)
+            case .connection: try ConnectionRequest.render(request, pushID: pushID, locale: locale)
             }
         if request.saysTheSameAgain { draft.payload.repeatOverwrites = true }
         return try PayloadTemplate(draft, marks)

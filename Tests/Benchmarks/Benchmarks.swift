@@ -18,6 +18,7 @@ struct Benchmarks {
             case "json" where arguments.count == 2: print(try measureJSON(file: arguments[1]))
             case "http" where arguments.count <= 2:
                 try await serveHTTP(bytes: rest.first.flatMap(Int.init))
+            case "sockets" where arguments.count == 1: try await serveSockets()
             case "postgres": print(try await measurePostgres(rest, server: server))
             case "kafka": print(try await measureKafka(rest, servers: brokers))
             case "transport": print(try await measureTransport(rest))
@@ -32,7 +33,7 @@ struct Benchmarks {
             case "tokens": print(try makeTokens(rest))
             default:
                 throw BenchmarkError(
-                    "usage: carillon-bench json FILE | http | postgres … | kafka … | transport …"
+                    "usage: carillon-bench json FILE | http | sockets | postgres … | kafka … | transport …"
                         + " | sink … | events … | history DAYS | audience … | registry … | where … | requests …"
                         + " | turns … | tokens …"
                 )

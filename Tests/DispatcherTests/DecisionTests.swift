@@ -93,7 +93,9 @@ struct RetryPolicyTests {
     @Test("A delivery has 15 attempts, waits as its provider says, and for a second if never sent")
     func limits() {
         #expect(RetryPolicy.attemptLimit == 15)
-        let bases: [Platform: Int64] = [.apns: 2000, .wns: 2000, .fcm: 20_000, .mpns: 120_000]
+        let bases: [Platform: Int64] = [
+            .apns: 2000, .wns: 2000, .fcm: 20_000, .mpns: 120_000, .connection: 1000,
+        ]
         for platform in Platform.allCases {
             for outcome in [
                 ProviderOutcome.unavailable(retryAfter: nil), .throttled(retryAfter: nil),

@@ -11,6 +11,7 @@ enum JavaClient: String, CaseIterable {
     case cognitoV2 = "cognito-v2"
     case firebase
     case leancloud
+    case leancloudRealtime = "leancloud-realtime"
     case rudder
     case segment
 
@@ -19,6 +20,11 @@ enum JavaClient: String, CaseIterable {
         let folder = TestEnvironment.javaClients ?? ""
         let own = "\(folder)/\(rawValue)/*"
         return self == .firebase ? [own] : [own, "\(folder)/common/*"]
+    }
+
+    /// The folder of its programs. Two versions of one client are never on one class path.
+    var sources: String {
+        scriptFile(self == .leancloudRealtime ? "Java/LeanCloudRealtime" : "Java")
     }
 
     /// Expects the folder to have the jars that `Java/clients.json` names.
@@ -33,25 +39,28 @@ enum JavaClient: String, CaseIterable {
     }
 }
 
-/// The classes of all programs of `Java/`, compiled by one `javac` at their first use.
+/// The classes of all programs of `Java/`, compiled by one `javac` for each folder at its first use.
 private actor JavaClasses {
     static let shared = JavaClasses()
-    private var compiling: Task<String, any Error>?
+    private var compiling: [String: Task<String, any Error>] = [:]
 
-    func folder() async throws -> String {
-        let compiling = compiling ?? Task { try await Self.compile() }
-        self.compiling = compiling
-        return try await compiling.value
+    func folder(for client: JavaClient) async throws -> String {
+        let sources = client.sources
+        let task = compiling[sources] ?? Task { try await Self.compile(sources) }
+        compiling[sources] = task
+        return try await task.value
     }
 
-    private static func compile() async throws -> String {
-        let sources = scriptFile("Java")
-        let classes = scriptFile("../../.carillon/java-classes")
+    private static func compile(_ sources: String) async throws -> String {
+        let name = URL(filePath: sources).lastPathComponent.lowercased()
+        let classes = scriptFile("../../.carillon/\(name)-classes")
         try? FileManager.default.removeItem(atPath: classes)
         try FileManager.default.createDirectory(atPath: classes, withIntermediateDirectories: true)
-        let files = try FileManager.default.contentsOfDirectory(atPath: sources)
+        var files = try FileManager.default.contentsOfDirectory(atPath: sources)
             .filter { $0.hasSuffix(".java") }.map { "\(sources)/\($0)" }
-        let paths = JavaClient.allCases.flatMap(\.classPath)
+        let shared = scriptFile("Java/Support.java")
+        if !files.contains(shared) { files.append(shared) }
+        let paths = JavaClient.allCases.filter { $0.sources == sources }.flatMap(\.classPath)
         _ = try await run(
             "javac",
             ["-encoding", "UTF-8", "-nowarn", "-d", classes, "-cp", paths.joined(separator: ":")]
@@ -72,7 +81,7 @@ func runJava(
     environment: [String: String]
 ) async throws -> ProgramAnswer {
     try client.expectVersions()
-    let classes = try await JavaClasses.shared.folder()
+    let classes = try await JavaClasses.shared.folder(for: client)
     let folder = "/tmp/" + TestEnvironment.unique("carillon-java-")
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(atPath: folder) }

@@ -10,7 +10,7 @@ extension EndToEndTests {
     struct DescriptorTests {
         static let services = [
             "carillon-registration", "carillon-config-watcher", "carillon-secure-payload",
-            "carillon-ingest", "carillon-dispatcher", "carillon-simulator",
+            "carillon-ingest", "carillon-connection", "carillon-dispatcher", "carillon-simulator",
         ]
 
         /// One process with a limited number of descriptors, which answers liveness checks without

@@ -16,7 +16,7 @@ extension EndToEndTests {
             "deploy/guides/leancloud.md", "deploy/guides/parse.md", "deploy/guides/azure.md",
             "deploy/guides/installations.md", "deploy/guides/remote-config.md",
             "deploy/guides/secure-payloads.md", "deploy/guides/push-sync.md",
-            "deploy/guides/ingest.md", "deploy/guides/promises.md",
+            "deploy/guides/ingest.md", "deploy/guides/connections.md", "deploy/guides/promises.md",
             "deploy/guides/security.md", "deploy/guides/privacy.md", "deploy/guides/variables.md",
             "Services/README.md", "Shared/README.md",
         ]
@@ -40,6 +40,7 @@ extension EndToEndTests {
                 environment["CONFIG"] = urls.config
                 environment["SECURE"] = urls.secure
                 environment["INGEST"] = urls.ingest
+                environment["CONNECTION"] = urls.connection
                 environment["APP_KEY"] = app.appKey
                 environment["MASTER_KEY"] = app.masterKey
                 environment["HOME"] = stack.folder
@@ -117,6 +118,7 @@ extension EndToEndTests {
             let config: String
             let secure: String
             let ingest: String
+            let connection: String
         }
 
         /// The key set of an issuer: the key of RFC 7515, appendix A.3.
@@ -151,6 +153,7 @@ extension EndToEndTests {
                     JWKS
                     """
                 _ = try await run("/bin/bash", ["-euc", files]).successful("the pages' files")
+                let connection = try await stack.start("carillon-connection")
                 let registration = try await stack.start("carillon-registration")
                 let dispatcher = try await stack.start("carillon-dispatcher")
                 let watcher = try await ConfigBench.startWatcher(on: stack)
@@ -166,7 +169,8 @@ extension EndToEndTests {
                         registration: registration.url,
                         config: watcher.url,
                         secure: secure.url,
-                        ingest: ingest.url
+                        ingest: ingest.url,
+                        connection: connection.url
                     )
                 )
                 await ingest.process.stop()
@@ -174,6 +178,7 @@ extension EndToEndTests {
                 await watcher.process.stop()
                 await dispatcher.process.stop()
                 await registration.process.stop()
+                await connection.process.stop()
             }
         }
     }

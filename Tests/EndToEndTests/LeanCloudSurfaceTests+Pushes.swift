@@ -293,4 +293,56 @@ extension EndToEndTests.LeanCloudSurfaceTests {
             code: 101
         )
     }
+
+    @Test("Statistics of old SDKs are answered as they expect, and opens are counted")
+    func statistics() async throws {
+        let api = try await API()
+        let report: JSONValue = [
+            "events": [
+                "event": [
+                    ["name": "!AV!AppOpen", "ts": 1], ["name": "!AV!PushOpen", "ts": 1],
+                    ["name": "other", "ts": 1],
+                ]
+            ],
+            "device": ["iid": "5f0a1b2c3d4e5f6071829304"],
+        ]
+        let opened: JSONValue = [
+            "client": ["id": "b"], "session": ["id": "s"], "events": [["event": "!AV!AppOpen"]],
+        ]
+        for (method, path, body) in [
+            ("POST", "stats/collect", report), ("POST", "stats/open/collect", opened),
+            ("POST", "stats/crash", ["reason": "x"]),
+            ("PUT", "always_collect", ["attributes": [:]]),
+        ] {
+            let answer = try await api.call(method, path, body: body, asClient: true)
+            expect(answer, 200)
+            #expect(answer.json == [:])
+            let stranger = try await http(
+                method,
+                "\(api.bench.registration)/1.1/\(path)",
+                headers: ["X-LC-Id": api.bench.app.id, "X-LC-Key": "wrong"],
+                body: body
+            )
+            expect(stranger, 401)
+        }
+        let policy = try await api.call(
+            "GET",
+            "statistics/apps/\(api.bench.app.id)/sendPolicy",
+            asClient: true
+        )
+        expect(policy, 200)
+        #expect(policy.json == ["policy": 6, "enable": true, "parameters": [:]])
+        let large = JSONValue.string(String(repeating: "x", count: 300 << 10))
+        #expect(
+            try await api.call("POST", "stats/collect", body: ["x": large], asClient: true).status
+                == 413
+        )
+        let shown = try JSONValue.parse(
+            try await api.bench.stack.carillon("app", "show", api.bench.app.id, "--json")
+        )
+        let days = try #require(shown["opens"]?.array)
+        // Two where midnight was between.
+        #expect(days.compactMap { $0["opens"]?.integer }.reduce(0, +) == 2)
+        #expect(days.compactMap { $0["pushOpens"]?.integer }.reduce(0, +) == 1)
+    }
 }

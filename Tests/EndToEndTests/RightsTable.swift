@@ -310,6 +310,10 @@ extension RightsFixture {
         case ("DELETE", "/:hub/registrations/:id"): question.headers["If-Match"] = "*"
         case (_, "/1.1/cloudQuery"):
             question.path += "?cql=select%20*%20from%20_Installation%20limit%205"
+        case (_, "/v1/route"), (_, "/2/route"): question.path += "?appId=\(app.id)"
+        case ("POST", "/1.1/stats/collect"), ("POST", "/1.1/stats/open/collect"):
+            question.headers["Content-Type"] = "application/json"
+            question.body = Array("{}".utf8)
         default: break
         }
         return question
@@ -318,7 +322,8 @@ extension RightsFixture {
     private func path(_ pattern: String) -> String {
         var path = pattern
         for (name, value) in [
-            (":hub", app.id), (":identity", identity), (":tag", "news"), ("*rest", "anything"),
+            (":hub", app.id), (":app", app.id), (":identity", identity), (":tag", "news"),
+            ("*rest", "anything"),
             (":class", pattern.contains("/scan/") ? "_Installation" : "Other"),
             (":id", id(pattern)),
         ] {

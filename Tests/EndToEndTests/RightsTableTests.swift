@@ -39,7 +39,10 @@ extension EndToEndTests {
                 )
                 let service = try await stack.start(
                     "carillon-registration",
-                    ["LOG_LEVEL": "debug", "RATE_LIMIT_FAILURES_PER_ADDRESS": "0"]
+                    [
+                        "LOG_LEVEL": "debug", "RATE_LIMIT_FAILURES_PER_ADDRESS": "0",
+                        "CONNECTION_URLS": "wss://push.example.com",
+                    ]
                 )
                 var shopFixture = try await RightsFixture(shop, service.url)
                 var openFixture = try await RightsFixture(open, service.url)

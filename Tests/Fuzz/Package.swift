@@ -29,6 +29,11 @@ let package = Package(
             pkgConfig: "libpcre2-8",
             providers: [.apt(["libpcre2-dev"])]
         ),
+        .systemLibrary(
+            name: "CWslay",
+            path: "Rooms/CWslay",
+            providers: [.apt(["libwslay-dev"])]
+        ),
         .target(name: "JSON", path: "Rooms/JSON", swiftSettings: settings),
         .target(
             name: "HTTP2",
@@ -42,6 +47,13 @@ let package = Package(
             name: "HTTP1",
             dependencies: ["JSON"],
             path: "Sources/HTTP1",
+            swiftSettings: settings + [.unsafeFlags(["-enable-testing"])]
+        ),
+        // Only the part of WebSockets that reads a client's frames, by links to those files.
+        .target(
+            name: "WebSocket",
+            dependencies: ["CWslay"],
+            path: "Sources/WebSocket",
             swiftSettings: settings + [.unsafeFlags(["-enable-testing"])]
         ),
         // Only the part of the gateway that reads the caller from an unauthenticated body.
@@ -127,7 +139,7 @@ let package = Package(
                 "Credentials", "JSON", "HTTP1", "HTTP2", "HTTPTransport", "JSONSchema", "Postgres",
                 "PushCore", "PushEvents", "PushProviders", "RegularExpressions", "RemoteConfig",
                 "SecurePayload",
-                "WhereSQL",
+                "WebSocket", "WhereSQL",
             ],
             path: "Sources/Fuzz",
             swiftSettings: settings

@@ -51,9 +51,9 @@ struct ParserTests {
         let start = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
         _ = events(&parser, start + body)
         #expect(parser.bodyBytes == 50_000)
-        #expect(parser.spareBytes <= Connection.keptBytes)
+        #expect(parser.spareBytes <= HTTP1Parser.keptBytes)
         #expect(events(&parser, body) == ["end " + body + body])
-        #expect(parser.spareBytes <= Connection.keptBytes)
+        #expect(parser.spareBytes <= HTTP1Parser.keptBytes)
     }
 
     @Test func aFailureIsFinal() {

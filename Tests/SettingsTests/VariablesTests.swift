@@ -8,6 +8,7 @@ import Testing
 
 @testable import CLI
 @testable import ConfigWatcher
+@testable import Connection
 @testable import Dispatcher
 @testable import Ingest
 @testable import Registration
@@ -38,6 +39,10 @@ struct VariablesTests {
             ServiceVariable.all(beside: HTTPServiceConfiguration<SecurePayloadService>.variables)
         ),
         ("ingest", ServiceVariable.all(beside: HTTPServiceConfiguration<Ingest>.variables)),
+        (
+            "connection",
+            ServiceVariable.all(beside: HTTPServiceConfiguration<ConnectionService>.variables)
+        ),
         ("simulator", ServiceVariable.all(beside: SimulatorConfiguration.variables)),
         ("carillon", CommandContext.variables),
     ]
@@ -98,6 +103,10 @@ struct VariablesTests {
         #expect(secure == Set(HTTPServiceConfiguration<SecurePayloadService>.variables.map(\.name)))
         let ingest = try names { _ = try HTTPServiceConfiguration<Ingest>($0) }
         #expect(ingest == Set(HTTPServiceConfiguration<Ingest>.variables.map(\.name)))
+        let connection = try names { _ = try HTTPServiceConfiguration<ConnectionService>($0) }
+        #expect(
+            connection == Set(HTTPServiceConfiguration<ConnectionService>.variables.map(\.name))
+        )
         let simulator = try names { _ = try SimulatorConfiguration(reader: $0) }
         #expect(simulator == Set(SimulatorConfiguration.variables.map(\.name)))
     }

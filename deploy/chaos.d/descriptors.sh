@@ -3,7 +3,7 @@
 
 scenario_descriptors() {
     local service
-    for service in registration config-watcher secure-payload ingest dispatcher simulator; do
+    for service in registration config-watcher secure-payload ingest connection dispatcher simulator; do
         descriptors_of "$service"
     done
 }

@@ -31,6 +31,7 @@ final class CredentialCache: @unchecked Sendable {
 
     private let database: PushDatabase
     private let providers: ProviderClients
+    private let connections: ConnectionProvider
     private let keys: KeyRing
     private let isMPNSEnabled: Bool
     private let log: Log
@@ -44,12 +45,14 @@ final class CredentialCache: @unchecked Sendable {
     init(
         database: PushDatabase,
         providers: ProviderClients,
+        connections: ConnectionProvider,
         keys: KeyRing,
         isMPNSEnabled: Bool,
         log: Log
     ) {
         self.database = database
         self.providers = providers
+        self.connections = connections
         self.keys = keys
         self.isMPNSEnabled = isMPNSEnabled
         self.log = log
@@ -108,7 +111,10 @@ final class CredentialCache: @unchecked Sendable {
     }
 
     /// Withdraws the notifications that wait at the clients: their sender may not send them any more.
-    func withdrawAll() { providers.withdrawAll() }
+    func withdrawAll() {
+        providers.withdrawAll()
+        connections.withdrawAll()
+    }
 
     /// Returns the apps whose pushes include their ids.
     func includingPushIDs(among apps: Set<String>) async throws -> Set<String> {
@@ -128,16 +134,21 @@ final class CredentialCache: @unchecked Sendable {
     /// Returns why the operator has switched a provider off; `nil` if it is on. The delivery's app was
     /// loaded before.
     func switchedOff(_ provider: Platform, of app: String) -> String? {
-        guard provider == .mpns else { return nil }
-        if !isMPNSEnabled { return "MPNS is switched off" }
-        let isOn = credentials[app]?.settings.sendsToMPNS ?? true
-        return isOn ? nil : "MPNS is switched off for this app"
+        let settings = credentials[app]?.settings ?? AppSettings()
+        switch provider {
+        case .mpns where !isMPNSEnabled: return "MPNS is switched off"
+        case .mpns: return settings.sendsToMPNS ? nil : "MPNS is switched off for this app"
+        case .connection: return settings.sendsToConnections ? nil : "connections off"
+        case .apns, .fcm, .wns: return nil
+        }
     }
 
     /// Returns the client that sends a delivery. Its app was loaded before; `apnsTopic` is the
     /// installation's own, else the push's.
     func client(for delivery: Delivery, apnsTopic: String?) -> Choice {
         let platform = delivery.device.provider
+        // Our own provider, which needs no credential.
+        if platform == .connection { return .client(connections.client(of: delivery.app)) }
         let candidates = credentials[delivery.app]?.all.filter { $0.platform == platform } ?? []
         if platform == .mpns, candidates.isEmpty {
             do {
@@ -155,7 +166,7 @@ final class CredentialCache: @unchecked Sendable {
             switch (platform, delivery.device.environment) {
             case (.apns, .none): .production
             case (.apns, let named): named
-            case (.fcm, _), (.wns, _), (.mpns, _): .none
+            case (.fcm, _), (.wns, _), (.mpns, _), (.connection, _): .none
             }
         let key = ProviderClients.Key(
             app: delivery.app,

@@ -22,6 +22,8 @@ enum RetryPolicy {
         case (.fcm, _): Backoff(baseMilliseconds: 20_000, capMilliseconds: cap)
         // MPNS asks for waits that begin at minutes.
         case (.mpns, _): Backoff(baseMilliseconds: 120_000, capMilliseconds: cap)
+        // Our own database, which other requests wait for as well.
+        case (.connection, _): Backoff(baseMilliseconds: 1000, capMilliseconds: 60_000)
         case (.apns, _), (.wns, _): Backoff(baseMilliseconds: 2000, capMilliseconds: cap)
         }
     }

@@ -122,6 +122,7 @@ extension Platform {
         case .fcm: 1
         case .wns: 2
         case .mpns: 3
+        case .connection: 4
         }
     }
 }

@@ -60,6 +60,10 @@ final class PushContext: @unchecked Sendable {
         mayIncludePushID = PushIdentity.includesPushID(source: source)
         // The audience was needed only for planning, and may be long.
         var request = request
+        if case .installations(let selectors) = request?.audience, let channels = selectors.channels
+        {
+            request?.audienceChannels = Array(channels.prefix(PushRequest.maximumAudienceChannels))
+        }
         switch request?.audience {
         case .installations, .tokens: request?.audience = .tokens([])
         // The message contains the topic.
@@ -193,6 +197,16 @@ final class PushContext: @unchecked Sendable {
             includesPushID: includesPushID,
             at: now
         ).payload(values: values, badge: badge)
+    }
+
+    /// Returns the names by which our own provider stores a delivery.
+    func stored(_ delivery: Delivery) -> OutgoingNotification.StoredDelivery {
+        OutgoingNotification.StoredDelivery(
+            app: delivery.app,
+            pushID: pushID,
+            eventID: eventID,
+            target: delivery.target
+        )
     }
 
     /// Returns the notification's id, the same on every attempt.

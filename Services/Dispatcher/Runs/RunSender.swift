@@ -252,7 +252,9 @@ final class RunSender: @unchecked Sendable {
                     expiration: delivery.expiresAt?.seconds,
                     apnsTopic: delivery.apnsTopic ?? context.apnsTopic,
                     apnsTopicIsExplicit: delivery.apnsTopic != nil,
-                    isUrgent: delivery.lane == Lane.direct.rawValue
+                    isUrgent: delivery.lane == Lane.direct.rawValue,
+                    delivery: delivery.device.provider == .connection
+                        ? context.stored(delivery) : nil
                 ),
                 at: position,
                 overwrites: overwrites,

@@ -310,6 +310,7 @@ struct HubInstallation: Equatable, Sendable {
             case (.fcm, _), (nil, "android"): platform = .fcmv1
             case (.wns, _), (nil, "windows"): platform = .wns
             case (.mpns, _), (nil, "wp"): platform = .mpns
+            case (.connection, _): platform = .browser
             case (.apns, _), (nil, _): platform = .apns
             }
         }

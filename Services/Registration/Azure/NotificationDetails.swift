@@ -50,6 +50,8 @@ struct NotificationDetails {
             case .fcm: "fcmv1template"
             case .wns: "windowstemplate"
             case .mpns: "windowsphonetemplate"
+            // Azure has no name for it.
+            case .connection: nil
             }
         }
         return names.isEmpty ? format : names.joined(separator: ",")
@@ -127,6 +129,7 @@ struct NotificationOutcome {
                 case .fcm: "gcm"
                 case .wns: "windows"
                 case .mpns: "windowsphone"
+                case .connection: "connection"
                 }
             return (platform, row, outcome)
         }
@@ -207,7 +210,7 @@ enum HubOutcome: String {
         case .hostNotAllowed: self = .badChannel
         case .noCredential, .noCredentialOfTopic, .noDefaultCredential, .unusableAPNsCredential,
             .unusableFCMCredential, .unusableWNSCredential, .unusableMPNSCredential,
-            .noMPNSClient, .keyDoesNotSign:
+            .noMPNSClient, .noConnectionClient, .keyDoesNotSign:
             self = .invalidCredentials
         case .tokenEndpoint:
             guard status.map({ (400..<500).contains($0) && $0 != 408 && $0 != 429 }) ?? true else {

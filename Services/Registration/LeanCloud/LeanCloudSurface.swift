@@ -25,7 +25,7 @@ struct LeanCloudSurface: Surface {
     /// All routes, a literal path before one with named segments.
     var calls: [LeanCloudRoute] {
         objectRoutes + recordRoutes + pushRoutes + scheduleRoutes + queryRoutes + batchRoutes
-            + otherClasses
+            + statisticsRoutes + otherClasses
     }
 
     var routes: [SurfaceRoute] {
@@ -41,7 +41,7 @@ struct LeanCloudSurface: Surface {
                 SurfaceRoute(
                     method,
                     "/1.1/" + pattern,
-                    maximumBodyBytes: pattern.hasPrefix("batch") ? Self.maximumBatchBytes : nil,
+                    maximumBodyBytes: Self.maximumBodyBytes(of: pattern),
                     handler: .caller { request, caller in
                         try await respond(to: request, caller, pattern, handlers)
                     }
@@ -50,6 +50,12 @@ struct LeanCloudSurface: Surface {
         }
         // Needs no key; in a batch it is a call like the others.
         return routes + [date]
+    }
+
+    /// Returns the limit of a route's body; `nil`: the server's.
+    private static func maximumBodyBytes(of pattern: String) -> Int? {
+        if pattern.hasPrefix("batch") { return maximumBatchBytes }
+        return statisticsPatterns.contains(pattern) ? maximumStatisticsBytes : nil
     }
 
     static func date() -> LeanCloudAnswer {

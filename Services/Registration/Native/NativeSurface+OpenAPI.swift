@@ -126,6 +126,7 @@ extension NativeSurface {
             "subscriptions",
             "registeredAt"
         ),
+        "connectionMessages": list(of: "objectId", "id", "data", "storedAt", "expiresAt"),
         "ingestObjects": list(
             of: "type",
             "receivedAt",
@@ -148,7 +149,7 @@ extension NativeSurface {
             "installations", "configFetches", "identities", "deliveries", "endedDeliveries",
             "pushes", "outboxRecords", "eventKeys", "shards", "securePayloads", "secureReaders",
             "secureSecrets", "syncDatasets", "syncRecords", "syncDevices", "syncSubscriptions",
-            "ingestObjects", "pushReceipts", "auditEntries",
+            "connectionMessages", "ingestObjects", "pushReceipts", "auditEntries",
         ]
         return .schema(ofObject: [
             "app": text, "kind": kind,

@@ -51,6 +51,16 @@ enum PushRecord {
             let delivered = platforms.filter { $0.isDelivered && those.contains($0.platform) }
             object[name] = JSONValue(delivered.reduce(0) { $0 + $1.count })
         }
+        if let platforms {
+            // LeanCloud's own channel succeeds when a device acknowledges.
+            let stored = platforms.filter { $0.isDelivered && $0.platform == .connection }
+                .reduce(0) { $0 + $1.count }
+            if stored > 0 {
+                let received = min(push.receipts.received, stored)
+                object["lcSuccesses"] = JSONValue(received)
+                object["successes"] = JSONValue(ledger.delivered - stored + received)
+            }
+        }
         var notes = push.notes
         for key in ["notificationId", PushStore.platformsNote] { notes.removeValue(forKey: key) }
         // It contains one of the payloads.

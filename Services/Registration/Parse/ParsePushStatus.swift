@@ -146,6 +146,7 @@ enum ParsePushStatus {
         case .fcm: "android"
         case .wns: "windows"
         case .mpns: "wp"
+        case .connection: "connection"
         }
     }
 }

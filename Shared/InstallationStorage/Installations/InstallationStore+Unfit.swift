@@ -32,8 +32,9 @@ extension InstallationStore {
     ) async throws -> [InstallationsWithoutCredential] {
         let topics = credentials.filter { $0.platform == .apns }
         let hasDefault = topics.count == 1 || topics.contains(where: \.isDefault)
-        // MPNS has channels that need no credential.
-        let platforms = Set(credentials.map(\.platform.rawValue)).union([Platform.mpns.rawValue])
+        // MPNS has channels that need no credential, connections never do.
+        let platforms = Set(credentials.map(\.platform.rawValue))
+            .union([Platform.mpns, .connection].map(\.rawValue))
         return try await database.execute(
             """
             SELECT n.provider, count(*) AS total,

@@ -24,6 +24,8 @@ package enum NotifyChannel: String, Sendable, CaseIterable {
     case syncWindows = "carillon_sync_windows"
     /// A type of objects was declared or changed; the payload is the app.
     case ingestTypes = "carillon_ingest_types"
+    /// Messages were stored for devices with a connection of their own.
+    case connections = "carillon_connections"
 
     package func notify(_ transaction: PostgresTransaction) async throws {
         _ = try await transaction.execute("SELECT pg_notify('\(rawValue)', '')")

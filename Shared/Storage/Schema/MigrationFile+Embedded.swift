@@ -42,5 +42,6 @@ extension MigrationFile {
         ("0034_event_push_defaults", PackageResources._034_event_push_defaults_sql),
         ("0035_packed_pushes", PackageResources._035_packed_pushes_sql),
         ("0036_shards_lane", PackageResources._036_shards_lane_sql),
+        ("0037_connections", PackageResources._037_connections_sql),
     ]
 }

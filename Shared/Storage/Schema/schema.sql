@@ -23,6 +23,16 @@ CREATE TABLE app_links (
     FOREIGN KEY (app) REFERENCES apps(id) ON DELETE CASCADE
 );
 CREATE INDEX app_links_app ON public.app_links USING btree (app);
+CREATE TABLE app_opens (
+    app text COLLATE "C" NOT NULL,
+    day date NOT NULL,
+    slot smallint NOT NULL,
+    opens bigint NOT NULL DEFAULT 0,
+    push_opens bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (app, day, slot),
+    FOREIGN KEY (app) REFERENCES apps(id) ON DELETE CASCADE
+);
+CREATE INDEX app_opens_day ON public.app_opens USING btree (day);
 CREATE TABLE apps (
     id text COLLATE "C" NOT NULL,
     id_folded text COLLATE "C" NOT NULL,
@@ -136,6 +146,57 @@ CREATE TABLE config_versions (
 CREATE INDEX config_versions_published_at ON public.config_versions USING btree (published_at);
 CREATE INDEX config_versions_unchecked ON public.config_versions USING btree (published_at) WHERE (state = 0);
 CREATE TRIGGER carillon_note_config AFTER INSERT ON public.config_versions FOR EACH ROW WHEN ((new.state = 0)) EXECUTE FUNCTION carillon_note_config();
+CREATE TABLE connection_contents (
+    id bigint NOT NULL GENERATED AS IDENTITY,
+    push_id uuid NOT NULL,
+    digest bytea NOT NULL,
+    app text COLLATE "C" NOT NULL,
+    event_id text NOT NULL,
+    body bytea NOT NULL,
+    channels text[] NOT NULL DEFAULT '{}'::text[],
+    keep_until timestamp with time zone NOT NULL,
+    UNIQUE (push_id, digest),
+    PRIMARY KEY (id),
+    FOREIGN KEY (app) REFERENCES apps(id) ON DELETE CASCADE
+);
+CREATE INDEX connection_contents_app ON public.connection_contents USING btree (app);
+CREATE INDEX connection_contents_keep_until ON public.connection_contents USING btree (keep_until);
+CREATE TABLE connection_counts (
+    app text COLLATE "C" NOT NULL,
+    slot smallint NOT NULL,
+    kept bigint NOT NULL DEFAULT 0,
+    received bigint NOT NULL DEFAULT 0,
+    displaced bigint NOT NULL DEFAULT 0,
+    expired bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (app, slot),
+    FOREIGN KEY (app) REFERENCES apps(id) ON DELETE CASCADE
+);
+CREATE TABLE connection_messages (
+    seq bigint NOT NULL GENERATED AS IDENTITY,
+    app text COLLATE "C" NOT NULL,
+    device bytea NOT NULL,
+    id uuid NOT NULL,
+    content bigint NOT NULL,
+    target text COLLATE "C" NOT NULL,
+    collapse text,
+    stored_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    expires_at timestamp with time zone NOT NULL,
+    has_own_expiry boolean NOT NULL,
+    tx xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    UNIQUE (device, id),
+    PRIMARY KEY (seq),
+    FOREIGN KEY (app) REFERENCES apps(id) ON DELETE CASCADE
+);
+CREATE INDEX connection_messages_app ON public.connection_messages USING btree (app, target);
+CREATE INDEX connection_messages_collapse ON public.connection_messages USING btree (device, collapse) WHERE (collapse IS NOT NULL);
+CREATE INDEX connection_messages_device ON public.connection_messages USING btree (device, seq);
+CREATE INDEX connection_messages_expires_at ON public.connection_messages USING btree (expires_at);
+CREATE TABLE connection_nodes (
+    node text NOT NULL,
+    seen_at timestamp with time zone NOT NULL DEFAULT now(),
+    open jsonb NOT NULL DEFAULT '{}'::jsonb,
+    PRIMARY KEY (node)
+);
 CREATE TABLE credentials (
     app text COLLATE "C" NOT NULL,
     provider text NOT NULL,

@@ -22,6 +22,7 @@ package struct AppDeletion: Sendable, Equatable {
     package var securePayloads = 0
     package var secureReaders = 0
     package var secureSecrets = 0
+    package var connectionMessages = 0
     package var syncDatasets = 0
     package var ingestObjects = 0
 
@@ -31,7 +32,8 @@ package struct AppDeletion: Sendable, Equatable {
             ("event keys", eventKeys), ("config versions", configVersions),
             ("config fetches", configFetches), ("config tokens", configTokens), ("links", links),
             ("secure payloads", securePayloads), ("device readers", secureReaders),
-            ("identity secrets", secureSecrets), ("datasets", syncDatasets),
+            ("identity secrets", secureSecrets), ("connection messages", connectionMessages),
+            ("datasets", syncDatasets),
             ("ingested objects", ingestObjects),
         ]
     }
@@ -78,6 +80,14 @@ extension AppStore {
             // Pushes that were accepted meanwhile.
             try await cancelAll(of: id)
         } while try await hasPushes(id)
+        deletion.connectionMessages = try await deleteRows(
+            """
+            DELETE FROM connection_messages WHERE seq IN (
+                SELECT seq FROM connection_messages WHERE app = $1
+                ORDER BY target, seq LIMIT $2 FOR UPDATE)
+            """,
+            of: id
+        )
         deletion.configFetches = try await deleteRows(
             """
             DELETE FROM config_fetched WHERE app = $1 AND installation IN (

@@ -12,7 +12,7 @@ package struct ErasureCounts: Equatable, Sendable {
         "installations", "configFetches", "identities", "deliveries", "endedDeliveries", "pushes",
         "outboxRecords", "eventKeys", "shards", "securePayloads", "secureReaders", "secureSecrets",
         "syncDatasets", "syncRecords", "syncDevices", "syncSubscriptions",
-        "ingestObjects", "pushReceipts", "auditEntries",
+        "connectionMessages", "ingestObjects", "pushReceipts", "auditEntries",
     ]
 
     init() { self.init([:]) }

@@ -1,3 +1,4 @@
+import ConnectionStorage
 import JSON
 import Postgres
 import PushCore
@@ -90,6 +91,8 @@ package struct ErasureStore: Sendable {
 
     // MARK: Steps
 
+    private static let messages = "connectionMessages"
+
     /// Erases the rows that identify the subject first, and stores its names.
     private func begin(
         _ subject: Subject,
@@ -106,9 +109,15 @@ package struct ErasureStore: Sendable {
             )
             note.names.formUnion(names)
             let values = PersonalValues(subject, installations, names: note.names)
+            let before = note.counts[Self.messages]
             for personal in Personal.first {
                 try await personal.delete(values, &note, transaction)
             }
+            let statement = ConnectionStore.counting(
+                displaced: note.counts[Self.messages] - before,
+                of: subject.app
+            )
+            _ = try await transaction.execute(statement.sql, statement.parameters)
             try await ErasureJobs.keep(note, of: subject, for: entry, transaction)
             try await ErasureFence.note(
                 note.names.texts.sorted(),

@@ -160,6 +160,28 @@ struct Personal: Sendable {
                 order: "1, t.device_id"
             )
         ),
+        // Messages that wait for its devices.
+        Personal(
+            "connectionMessages",
+            "connection_messages",
+            ["\(ofApp) AND t.target \(isInstallation)"],
+            export: Export(
+                .connectionMessages,
+                [
+                    .text("objectId", "t.target"), .text("id", "t.id::text"),
+                    .json(
+                        "data",
+                        """
+                        (SELECT convert_from(c.body, 'UTF8')::json FROM connection_contents c
+                            WHERE c.id = t.content)
+                        """
+                    ),
+                    .instant("storedAt", "t.stored_at"), .instant("expiresAt", "t.expires_at"),
+                ],
+                order: "t.seq",
+                isLimited: true
+            )
+        ),
         // An export shows the installations that `SubjectSearch.resolve` has found.
         Personal("installations", "installations", ["\(ofApp) AND t.object_id \(isInstallation)"]),
         Personal(
@@ -305,6 +327,8 @@ struct Personal: Sendable {
         Personal(nil, "event_pushes", erasure: .redact),
         // The request, the event's id and the notes; the whole content if the push was only for the subject.
         Personal("pushes", "pushes", erasure: .redact),
+        // Deleted if the push was only for the subject; else it is the content of others, too.
+        Personal(nil, "connection_contents", erasure: .redact),
         // Keys of events whose id contains a name.
         Personal("eventKeys", "event_keys", erasure: .redact),
         Personal("shards", "shards", erasure: .set(shards)),

@@ -19,6 +19,8 @@ package struct SubjectExport: Sendable {
         case secureSecrets
         /// Datasets with their records, and devices with the datasets that they subscribed to.
         case syncDatasets, syncDevices
+        /// Messages that wait for its devices' connections.
+        case connectionMessages
         case ingestObjects, pushReceipts, deliveries, pushes, auditEntries
     }
 

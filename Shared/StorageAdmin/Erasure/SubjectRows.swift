@@ -122,7 +122,13 @@ enum SubjectRows {
             let eventID = try row.text("event_id")
             var notes = try row.json("notes").object ?? [:]
             let isSole = sole.contains(id) || redaction.isSoleRecipient(request)
-            if isSole { notes = SolePush.withoutContent(notes: notes) }
+            if isSole {
+                notes = SolePush.withoutContent(notes: notes)
+                _ = try await transaction.execute(
+                    "DELETE FROM connection_contents WHERE push_id = $1",
+                    [.uuid(id)]
+                )
+            }
             let status = PushStatus(rawValue: try row.text("status"))
             let isOver = status?.isFinal ?? true
             let after = (

@@ -110,6 +110,7 @@ package struct Maintenance: Sendable {
                 // An event is deduplicated by its push.
                 max(retention.pushes, retention.eventKeys), \.pushesDeleted
             ),
+            (Expiring(table: "app_opens", key: "ctid", age: .day), retention.pushes, nil),
             (
                 Expiring(table: "audit", key: "id", age: .time("at")),
                 retention.audit, \.auditDeleted

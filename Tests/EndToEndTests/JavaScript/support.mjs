@@ -15,7 +15,9 @@ const pinned = JSON.parse(readFileSync(new URL("package.json", import.meta.url))
 export function vendor(name, entry = name) {
   const loaded = clients(entry);
   const file = environment.NODE_CLIENTS + "/node_modules/" + name + "/package.json";
-  check(name + ": its version", JSON.parse(readFileSync(file)).version, pinned[name]);
+  // An alias names the package that it stands for: `npm:<package>@<version>`.
+  const version = pinned[name]?.replace(/^npm:.*@/, "");
+  check(name + ": its version", JSON.parse(readFileSync(file)).version, version);
   return loaded;
 }
 

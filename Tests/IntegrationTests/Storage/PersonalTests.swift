@@ -27,8 +27,10 @@ struct PersonalTests {
         (
             "the app's own, set by its operator; names no user or device",
             [
-                "app_fields", "app_links", "config_announcements", "config_heads", "config_pending",
-                "config_tokens", "config_versions", "credentials", "hub_templates",
+                "app_fields", "app_links", "app_opens", "config_announcements", "config_heads",
+                "config_pending",
+                "config_tokens", "config_versions", "connection_counts", "credentials",
+                "hub_templates",
                 "ingest_streams", "ingest_types", "logins", "retired_keys", "sync_pools",
             ]
         ),

@@ -17,6 +17,7 @@ private enum Target: String, CaseIterable {
     case conditions
     case secure
     case schemas
+    case websocket
 }
 
 /// The variable from which a child process of libFuzzer gets the target's name.
@@ -66,6 +67,7 @@ func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> Int32 {
     case .conditions: fuzzConditions(bytes)
     case .secure: fuzzSecure(bytes)
     case .schemas: fuzzSchemas(bytes)
+    case .websocket: fuzzWebSocket(bytes)
     }
     return 0
 }

@@ -1,0 +1,112 @@
+import ConnectionStorage
+import HTTPServer
+import JSON
+
+/// A device's request, whatever its dialect.
+enum DeviceRequest: Equatable, Sendable {
+    case login(LoginRequest)
+    /// The ids of acknowledged messages; `nil`: all that were sent on this connection.
+    case acknowledge([String]?)
+    /// The ids of messages whose notification a user opened.
+    case opened([String])
+    /// A sign of life, with the answer that the client waits for.
+    case ping(answer: [UInt8]?)
+    /// Something that is answered at once and needs nothing else: a feature that Carillon does not
+    /// have, refused by name, or a logout.
+    case answer([UInt8])
+    case ignored
+}
+
+struct LoginRequest: Equatable, Sendable {
+    var app: String
+    var installationID: String
+    /// `nil` in LeanCloud's dialects, whose clients send none.
+    var appKey: String?
+    var secret: String?
+    /// Whether the client comes back only after an error of the connection: LeanCloud's Android SDK from
+    /// 6.4, which is known by the system information in its login.
+    var returnsAfterErrors = false
+}
+
+/// Input that is not a request of the dialect.
+struct DialectError: Error, Equatable {
+    let description: String
+}
+
+/// A code of LeanCloud's for an error or a close.
+enum CloseCode: UInt16 {
+    case goingAway = 1001
+    case invalidData = 1007
+    case policyViolation = 1008
+    case appNotAvailable = 4100
+    case invalidLogin = 4103
+    case loginTimeout = 4108
+    case frameTooLong = 4109
+    case tooFast = 4116
+}
+
+/// The way in which a client writes and reads: pure, from frames to requests and from messages to frames.
+protocol Dialect: Sendable {
+    /// The name in metrics and reports.
+    var name: String { get }
+    /// Whether frames are binary.
+    var isBinary: Bool { get }
+    /// Whether it is LeanCloud's: the app key is not sent, and a silent message would be shown.
+    var isLeanClouds: Bool { get }
+    /// The most messages of one frame.
+    var maximumBatch: Int { get }
+
+    /// - Throws: `DialectError`.
+    func request(_ message: WebSocketMessage) throws(DialectError) -> DeviceRequest
+    /// Returns the answer to a login; `nil`: the client expects none.
+    func ready(waiting: Int, isPushDisabled: Bool) -> [UInt8]?
+    /// Returns one frame of messages.
+    func push(_ messages: [WaitingMessage], to device: LoginRequest) -> [UInt8]
+    /// Returns an error before a close; `nil`: the close says it.
+    func refusal(_ code: CloseCode, _ reason: String) -> [UInt8]?
+    /// Returns the announcement of a drain; `nil`: the client knows none.
+    func goAway(reconnectAfterMilliseconds: Int) -> [UInt8]?
+}
+
+extension Dialect {
+    var maximumBatch: Int { 10 }
+    func refusal(_ code: CloseCode, _ reason: String) -> [UInt8]? { nil }
+    func goAway(reconnectAfterMilliseconds: Int) -> [UInt8]? { nil }
+}
+
+enum Dialects {
+    /// The subprotocols, the preferred first.
+    private static let known: [(name: String, dialect: any Dialect)] = [
+        (NativeDialect.subprotocol, NativeDialect()),
+        ("lc.protobuf2.3", LeanCloudProtobuf("lc.protobuf2.3", answersLogin: true)),
+        ("lc.protobuf2.1", LeanCloudProtobuf("lc.protobuf2.1", answersLogin: true)),
+        ("lc.protobuf.2", LeanCloudProtobuf("lc.protobuf.2", answersLogin: false)),
+        ("lc.protobuf.1", LeanCloudProtobuf("lc.protobuf.1", answersLogin: false)),
+        (
+            "lc.proto2base64.3",
+            LeanCloudProtobuf("lc.proto2base64.3", answersLogin: true, isBase64: true)
+        ), ("lc.json.3", LeanCloudJSON("lc.json.3")), ("lc.json.2", LeanCloudJSON("lc.json.2")),
+    ]
+    /// The dialect of clients that name no subprotocol.
+    static let unnamed: any Dialect = LeanCloudJSON("lc.json.1")
+
+    static let names = known.map(\.name) + [unnamed.name, "events"]
+
+    /// Chooses the first known one of the offered subprotocols.
+    ///
+    /// - Parameters:
+    ///   - offered: Those in the handshake.
+    ///   - query: The one that some clients name in the query instead.
+    /// - Returns: The dialect with the subprotocol to echo; `nil` if only unknown ones are offered.
+    static func choose(
+        _ offered: [String],
+        query: String?
+    ) -> (dialect: any Dialect, subprotocol: String?)? {
+        for name in offered {
+            if let found = known.first(where: { $0.name == name }) { return (found.dialect, name) }
+        }
+        guard offered.isEmpty else { return nil }
+        guard let query, !query.isEmpty else { return (unnamed, nil) }
+        return known.first { $0.name == query }.map { ($0.dialect, nil) }
+    }
+}

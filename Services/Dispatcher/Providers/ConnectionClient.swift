@@ -1,0 +1,208 @@
+import ConnectionStorage
+import EventLoop
+import JSON
+import Observability
+import PushCore
+import PushProviders
+import Storage
+
+/// Our own provider: it stores messages for devices that hold a connection, for all apps in turn.
+///
+/// Authority: the messages that were handed over and are not stored yet. They are written in batches,
+/// two at a time; a message that was written before is not written again, so that any failure may be
+/// repeated. Confined to the dispatcher's loop.
+final class ConnectionProvider: @unchecked Sendable {
+    typealias Keep = @Sendable ([NewMessage]) async throws -> Void
+
+    /// A message that is not stored yet, and its completion.
+    fileprivate struct Entry {
+        let client: ConnectionClient
+        let message: NewMessage
+        let answer: @Sendable (ProviderAnswer) -> Void
+    }
+
+    private static let batch = 256
+    /// The most messages of one app before the others have their turn.
+    private static let share = 64
+    private static let maximumWrites = 2
+    /// Clients in memory; beyond it, unused ones are dropped.
+    private static let maximumClients = 1000
+
+    private let keep: Keep
+    private let loop: EventLoop
+    private let log: Log
+    private var clients: [String: ConnectionClient] = [:]
+    /// The clients with waiting messages, the next first.
+    private var waiting: [ConnectionClient] = []
+    private var writes = 0
+    private var isClosed = false
+
+    init(on loop: EventLoop, log: Log, keep: @escaping Keep) {
+        self.keep = keep
+        self.loop = loop
+        self.log = log
+    }
+
+    /// Returns the client of an app. There is no credential that could be wrong.
+    func client(of app: String) -> ConnectionClient {
+        if let known = clients[app] { return known }
+        if clients.count >= Self.maximumClients {
+            clients = clients.filter { $0.value.deliveriesInside > 0 }
+        }
+        let client = ConnectionClient(app: app, of: self)
+        clients[app] = client
+        return client
+    }
+
+    fileprivate func added(to client: ConnectionClient) {
+        guard !isClosed else { return drop(of: client, because: "closed") }
+        if !waiting.contains(where: { $0 === client }) { waiting.append(client) }
+        write()
+    }
+
+    /// Begins to write what waits.
+    private func write() {
+        while !isClosed, writes < Self.maximumWrites {
+            var batch: [Entry] = []
+            while batch.count < Self.batch, !waiting.isEmpty {
+                let client = waiting.removeFirst()
+                batch += client.take(atMost: min(Self.share, Self.batch - batch.count))
+                if client.hasWaiting { waiting.append(client) }
+            }
+            guard !batch.isEmpty else { return }
+            writes += 1
+            Task(executorPreference: loop) { [self] in
+                await write(batch)
+                writes -= 1
+                write()
+            }
+        }
+    }
+
+    private func write(_ batch: [Entry]) async {
+        do {
+            try await keep(batch.map(\.message))
+            finish(batch, ProviderAnswer(.accepted))
+        } catch let error as StorageError where error.mayBeOfThePush && batch.count > 1 {
+            // One of them is at fault: it must not fail the others.
+            let middle = batch.count / 2
+            await write(Array(batch[..<middle]))
+            await write(Array(batch[middle...]))
+        } catch let error as StorageError where error.isOfTheValues {
+            finish(batch, ProviderAnswer(.rejected, reason: error.description))
+        } catch {
+            log.warning("messages of connections are not stored", [.error: .string("\(error)")])
+            finish(batch, ProviderAnswer(.notSent, reason: "the database did not store it"))
+        }
+    }
+
+    private func finish(_ entries: [Entry], _ answer: ProviderAnswer) {
+        for entry in entries {
+            entry.client.deliveriesInside -= 1
+            entry.answer(answer)
+        }
+    }
+
+    /// Withdraws what waits, see `ProviderClient.withdrawAll`. On the loop.
+    func withdrawAll() { drop(because: "withdrawn") }
+
+    /// Ends what waits; what is being written completes. On the loop.
+    func close() {
+        isClosed = true
+        drop(because: "closed")
+    }
+
+    private func drop(because reason: String) {
+        let dropped = waiting
+        waiting = []
+        for client in dropped { drop(of: client, because: reason) }
+    }
+
+    private func drop(of client: ConnectionClient, because reason: String) {
+        finish(client.take(atMost: .max), ProviderAnswer(.notSent, reason: reason))
+    }
+}
+
+/// One app's share of `ConnectionProvider`.
+final class ConnectionClient: ProviderClient, @unchecked Sendable {
+    let app: String
+    private let provider: ConnectionProvider
+    fileprivate(set) var deliveriesInside = 0
+    private var urgent: [ConnectionProvider.Entry] = []
+    private var others: [ConnectionProvider.Entry] = []
+
+    fileprivate init(app: String, of provider: ConnectionProvider) {
+        self.app = app
+        self.provider = provider
+    }
+
+    func send(
+        _ deliveries: [OutgoingNotification],
+        completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
+    ) {
+        deliveriesInside += deliveries.count
+        // Notifications of one push follow each other and share their payload.
+        var content: NewMessage.Content?
+        for (index, notification) in deliveries.enumerated() {
+            guard let delivery = notification.delivery else {
+                deliveriesInside -= 1
+                completion(index, ProviderAnswer(.rejected, reason: "names no delivery"))
+                continue
+            }
+            let payload = notification.payload
+            if content?.pushID != delivery.pushID || content?.body != payload.body {
+                content = NewMessage.Content(
+                    app: delivery.app,
+                    pushID: delivery.pushID,
+                    eventID: delivery.eventID,
+                    body: payload.body,
+                    channels: payload.channels
+                )
+            }
+            guard let content else { continue }
+            let message = NewMessage(
+                content,
+                for: DeviceKey(app: delivery.app, installationID: notification.target.token),
+                id: notification.notificationID,
+                target: delivery.target,
+                collapseID: payload.value(of: ConnectionRequest.collapseHeader),
+                expiresAt: notification.expiration.map { Instant(seconds: $0) }
+            )
+            let entry = ConnectionProvider.Entry(client: self, message: message) {
+                completion(index, $0)
+            }
+            if notification.isUrgent { urgent.append(entry) } else { others.append(entry) }
+        }
+        provider.added(to: self)
+    }
+
+    fileprivate var hasWaiting: Bool { !urgent.isEmpty || !others.isEmpty }
+
+    /// Takes waiting messages, urgent ones first.
+    fileprivate func take(atMost limit: Int) -> [ConnectionProvider.Entry] {
+        let first = Array(urgent.prefix(limit))
+        urgent.removeFirst(first.count)
+        let rest = Array(others.prefix(limit - first.count))
+        others.removeFirst(rest.count)
+        return first + rest
+    }
+
+    func withdrawAll() { provider.withdrawAll() }
+
+    func close() {}
+
+    func closeAfterLastDelivery() {}
+}
+
+extension RenderedPayload {
+    fileprivate func value(of header: String) -> String? {
+        headers.first { $0.name == header }?.value
+    }
+
+    fileprivate var channels: [String] {
+        guard let text = value(of: ConnectionRequest.channelsHeader),
+            let list = (try? JSONValue.parse(Array(text.utf8)))?.array
+        else { return [] }
+        return list.compactMap(\.string)
+    }
+}

@@ -1,0 +1,153 @@
+import Gateway
+import HTTPServer
+import JSON
+import PushCore
+import ServiceShell
+import Settings
+
+/// The variables of this service only; `CommonConfiguration` has the shared ones.
+struct RegistrationConfiguration: OwnConfiguration {
+    /// The public addresses of the connection nodes; empty: there are none.
+    let connectionURLs: [String]
+
+    static let variables: [SettingEntry] = [connectionURLs.entry]
+
+    private static let connectionURLs = Setting<[String]>(
+        "CONNECTION_URLS",
+        takes: "ws:// or wss:// addresses, separated by commas",
+        default: [],
+        shown: "none",
+        "the public addresses of the connection nodes, between which /v1/route spreads devices; with"
+            + " none it responds 404",
+        parse: parse
+    )
+
+    init(_ reader: ConfigurationReader) throws {
+        connectionURLs = try reader.value(of: Self.connectionURLs)
+    }
+
+    private static func parse(_ text: String) -> [String]? {
+        let urls = text.split(separator: ",").map { $0.filter { $0 != " " } }
+        let areURLs = urls.allSatisfy { url in
+            (url.hasPrefix("ws://") || url.hasPrefix("wss://")) && url.utf8.count <= 512
+                && url.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f }
+                && !(url.split(separator: "/", maxSplits: 2).last ?? "").isEmpty
+        }
+        return areURLs ? urls : nil
+    }
+}
+
+/// The routers of LeanCloud's SDKs: where a device finds its connection node (`/v1/route`), and all of an
+/// app's hosts (`/2/route`). No key is needed: the SDKs send none.
+struct ConnectionRouter: Surface {
+    /// The public addresses of the nodes.
+    let nodes: [String]
+
+    /// The seconds for which clients use an answer. LeanCloud's own is three hours.
+    private static let lifetimeSeconds = 3600
+
+    let cors: CORS? = CORS(
+        "/v1/route",
+        "/2/route",
+        methods: "GET, OPTIONS",
+        headers: "Content-Type"
+    )
+
+    func owns(_ request: HTTPServerRequest) -> Bool {
+        request.path == "/v1/route" || request.path == "/2/route"
+    }
+
+    var routes: [SurfaceRoute] {
+        [
+            SurfaceRoute(
+                .get,
+                "/v1/route",
+                handler: .anybody { request, visit in
+                    try await requireApp(of: request, visit)
+                    return try node(for: request)
+                }
+            ),
+            SurfaceRoute(
+                .get,
+                "/2/route",
+                handler: .anybody { request, visit in
+                    try await requireApp(of: request, visit)
+                    return Self.hosts(for: request)
+                }
+            ),
+        ]
+    }
+
+    private func requireApp(
+        of request: HTTPServerRequest,
+        _ visit: RequestContext
+    ) async throws {
+        let id = request.queryValue("appId") ?? ""
+        guard try await visit.publicSettings(ofApp: id) != nil else {
+            throw RouterError(status: 404, code: 404, "there is no such app")
+        }
+    }
+
+    /// Answers with two nodes: the first by the device, so that its connections meet on one node, and
+    /// another one for when that fails.
+    private func node(for request: HTTPServerRequest) throws -> HTTPServerResponse {
+        guard !nodes.isEmpty else {
+            throw RouterError(status: 404, code: 404, "connections are not offered")
+        }
+        let device = request.queryValue("installationId") ?? ""
+        let place =
+            device.isEmpty ? Int.random(in: 0..<nodes.count) : Self.place(device, nodes.count)
+        return .json([
+            // Old SDKs make the next router's name of it.
+            "groupId": "g0",
+            "server": .string(nodes[place]),
+            "secondary": .string(nodes[(place + 1) % nodes.count]),
+            "ttl": JSONValue(Self.lifetimeSeconds),
+        ])
+    }
+
+    /// The same in every process, and on every version.
+    private static func place(_ device: String, _ count: Int) -> Int {
+        // FNV-1a.
+        let hash = device.utf8.reduce(UInt64(0xcbf2_9ce4_8422_2325)) {
+            ($0 ^ UInt64($1)) &* 0x100_0000_01b3
+        }
+        return Int(hash % UInt64(count))
+    }
+
+    /// All services are this one.
+    private static func hosts(for request: HTTPServerRequest) -> HTTPServerResponse {
+        let base = request.outsideBase
+        // A value without a scheme is taken as https.
+        let host = base.hasPrefix("https://") ? String(base.dropFirst(8)) : base
+        var answer: JSONObject = ["ttl": JSONValue(lifetimeSeconds)]
+        for name in ["api", "push", "rtm_router", "stats", "engine"] {
+            answer["\(name)_server"] = .string(host)
+        }
+        return .json(.object(answer))
+    }
+
+    func answer(to refusal: Refusal, _ request: HTTPServerRequest) -> HTTPServerResponse {
+        let problem = HTTPProblem(refusal)
+        return RouterError(status: problem.status, code: problem.status, problem.detail).response
+    }
+
+    func answer(toOwn error: any Error, _ request: HTTPServerRequest) -> HTTPServerResponse? {
+        (error as? RouterError)?.response
+    }
+}
+
+/// An error as the SDKs read it: `{"code", "error"}`.
+private struct RouterError: Error {
+    let status: Int
+    let code: Int
+    let text: String
+
+    init(status: Int, code: Int, _ text: String) {
+        (self.status, self.code, self.text) = (status, code, text)
+    }
+
+    var response: HTTPServerResponse {
+        .json(["code": JSONValue(code), "error": .string(text)], status: status)
+    }
+}

@@ -1,0 +1,375 @@
+import JSON
+import Postgres
+package import PushCore
+package import PushEvents
+import Storage
+
+/// A device that logs in.
+package struct DeviceLogin: Sendable, Hashable {
+    package var app: String
+    package var installationID: String
+
+    package init(app: String, installationID: String) {
+        self.app = app
+        self.installationID = installationID
+    }
+}
+
+/// The stored installation of a device that logs in.
+package struct KnownDevice: Sendable, Equatable {
+    package var objectID: String
+    package var isValid: Bool
+    /// Whether another channel of its vendor's serves it.
+    package var hasVendor: Bool
+    /// SHA-256 of its device secret, if it has one: our own protocols need it.
+    package var secretDigest: [UInt8]?
+}
+
+/// How far a node has read the messages of all devices.
+///
+/// New rows are found by their number. A transaction may commit rows with lower numbers later than
+/// others: the sweep finds these by their transaction, within the time that a write may take.
+package struct ArrivalCursor: Sendable {
+    /// The time within which a row is committed after it got its number: more than the longest
+    /// statement takes.
+    static let overlapMilliseconds: Int64 = 60_000
+    private static let markMilliseconds: Int64 = 2000
+
+    var newest: Int
+    /// Every transaction below this one was visible at the last sweep.
+    var snapshot: String
+    /// Numbers that were the newest at some earlier times, ascending.
+    private var marks: [(at: MonotonicInstant, newest: Int)] = []
+
+    init(newest: Int, snapshot: String) {
+        self.newest = newest
+        self.snapshot = snapshot
+        marks = [(.now(), newest)]
+    }
+
+    /// The number below which all rows are committed.
+    var oldest: Int { marks.first?.newest ?? newest }
+
+    mutating func read(to newest: Int, at now: MonotonicInstant = .now()) {
+        self.newest = max(self.newest, newest)
+        if let last = marks.last, now.milliseconds(since: last.at) < Self.markMilliseconds {
+            return
+        }
+        marks.append((now, self.newest))
+        let limit = now.adding(milliseconds: -Self.overlapMilliseconds)
+        while marks.count > 1, marks[1].at <= limit { marks.removeFirst() }
+    }
+}
+
+extension ConnectionStore {
+    // MARK: Arrivals
+
+    /// The rows of one read of arrivals.
+    package static let arrivalPage = 20_000
+
+    /// Returns the present end of all messages, where a node begins.
+    package func arrivalStart() async throws -> ArrivalCursor {
+        let row = try await database.execute(
+            """
+            SELECT coalesce(max(seq), 0) AS newest,
+                pg_snapshot_xmin(pg_current_snapshot())::text AS snapshot
+            FROM connection_messages
+            """
+        ).first
+        return ArrivalCursor(
+            newest: try row?.integer("newest") ?? 0,
+            snapshot: try row?.text("snapshot") ?? "0"
+        )
+    }
+
+    /// Returns the devices of messages that arrived, and advances the cursor.
+    ///
+    /// - Returns: With repeats; `isComplete` is false if there are more.
+    package func arrived(
+        _ cursor: inout ArrivalCursor
+    ) async throws -> (devices: [DeviceKey], isComplete: Bool) {
+        let rows = try await database.execute(
+            """
+            SELECT seq, device FROM connection_messages WHERE seq > $1
+            ORDER BY seq LIMIT \(Self.arrivalPage)
+            """,
+            [.integer(cursor.newest)]
+        ).rows
+        if let last = rows.last { cursor.read(to: try last.integer("seq")) }
+        return (
+            try rows.map { DeviceKey(try $0.bytes("device")) }, rows.count < Self.arrivalPage
+        )
+    }
+
+    /// Returns the devices of messages that were committed after others with a higher number.
+    package func missed(_ cursor: inout ArrivalCursor) async throws -> [DeviceKey] {
+        let rows = try await database.execute(
+            """
+            SELECT DISTINCT m.device, s.snapshot
+            FROM (SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS snapshot) s
+            LEFT JOIN connection_messages m ON m.seq > $1 AND m.seq <= $2
+                AND m.tx >= $3::text::xid8
+            """,
+            [.integer(cursor.oldest), .integer(cursor.newest), .text(cursor.snapshot)]
+        ).rows
+        if let row = rows.first { cursor.snapshot = try row.text("snapshot") }
+        cursor.read(to: cursor.newest)
+        return try rows.compactMap { row in
+            try row.bytesOrNil("device").map { DeviceKey($0) }
+        }
+    }
+
+    // MARK: Messages
+
+    /// Reads the unexpired messages of devices, the oldest of each first.
+    ///
+    /// - Parameters:
+    ///   - devices: At most some hundreds.
+    ///   - limit: The most for each device.
+    /// - Returns: In the order of the devices.
+    /// - Throws: `StorageError`.
+    package func waiting(of devices: [DeviceKey], limit: Int) async throws -> [WaitingMessage] {
+        guard !devices.isEmpty else { return [] }
+        let rows = try await database.execute(
+            """
+            SELECT m.device, m.id, m.seq, m.content, m.target, m.stored_at, m.expires_at,
+                m.has_own_expiry, CASE WHEN c.channels <> '{}' THEN (
+                    SELECT n FROM unnest(c.channels) WITH ORDINALITY AS k(n, place)
+                    JOIN installations i ON i.app = m.app AND i.object_id = m.target
+                        AND i.channels @> ARRAY[k.n]
+                    ORDER BY k.place LIMIT 1) END AS channel
+            FROM unnest($1::bytea[]) WITH ORDINALITY AS d(device, place)
+            CROSS JOIN LATERAL (
+                SELECT * FROM connection_messages w
+                WHERE w.device = d.device AND w.expires_at > now()
+                ORDER BY w.seq LIMIT $2) m
+            JOIN connection_contents c ON c.id = m.content
+            ORDER BY d.place, m.seq
+            """,
+            [.bytesArray(devices.map(\.bytes)), .integer(limit)]
+        ).rows
+        let contents = try await contents(Set(try rows.map { try $0.integer("content") }))
+        return try rows.compactMap { row in
+            guard let content = contents[try row.integer("content")] else { return nil }
+            return WaitingMessage(
+                device: DeviceKey(try row.bytes("device")),
+                id: try row.uuid("id"),
+                sequence: try row.integer("seq"),
+                target: try row.text("target"),
+                storedAt: try row.instant("stored_at"),
+                expiresAt: try row.instant("expires_at"),
+                hasOwnExpiry: try row.boolean("has_own_expiry"),
+                channel: try row.textOrNil("channel"),
+                content: content
+            )
+        }
+    }
+
+    private func contents(_ identities: Set<Int>) async throws -> [Int: MessageContent] {
+        var (found, missing) = cache.find(identities)
+        guard !missing.isEmpty else { return found }
+        let read = try await database.execute(
+            """
+            SELECT id, app, push_id, event_id, body FROM connection_contents
+            WHERE id = ANY ($1::bigint[])
+            """,
+            [.integerArray(missing)]
+        ).rows.map { row in
+            MessageContent(
+                identity: try row.integer("id"),
+                app: try row.text("app"),
+                pushID: try row.uuid("push_id"),
+                eventID: try row.text("event_id"),
+                text: try row.bytes("body")
+            )
+        }
+        cache.add(read)
+        for content in read { found[content.identity] = content }
+        return found
+    }
+
+    /// Deletes acknowledged messages, and counts them. For the first acknowledgement of a push by an
+    /// installation a receipt is stored, and a record of `push.outcomes` is written to the outbox.
+    ///
+    /// - Returns: How many were waiting.
+    package func acknowledge(
+        _ acks: [MessageAck],
+        topics: KafkaTopics,
+        at now: Instant
+    ) async throws -> Int {
+        guard !acks.isEmpty else { return 0 }
+        let acks = acks.sorted { $0.device.bytes.lexicographicallyPrecedes($1.device.bytes) }
+        let records = acks.map { ReceivedRecord($0.app, $0.pushID, $0.eventID, $0.target, at: now) }
+        return try await database.execute(
+            Self.acknowledgeSQL,
+            [
+                .bytesArray(acks.map(\.device.bytes)), .uuidArray(acks.map(\.id)),
+                .uuidArray(acks.map(\.pushID)), .textArray(acks.map(\.target)),
+                .bytesArray(records.map { Array($0.key.utf8) }),
+                .bytesArray(records.map(\.object.bytes)), .text(topics.pushOutcomes),
+            ]
+        ).first?.integer("count") ?? 0
+    }
+
+    private static let acknowledgeSQL = """
+        WITH acked AS MATERIALIZED (
+            SELECT m.seq, m.app, a.push_id::text AS push_id, a.target, a.key, a.value
+            FROM unnest($1::bytea[], $2::uuid[], $3::uuid[], $4::text[], $5::bytea[], $6::bytea[])
+                AS a(device, id, push_id, target, key, value)
+            JOIN connection_messages m ON m.device = a.device AND m.id = a.id
+            ORDER BY m.seq FOR UPDATE OF m
+        ), gone AS (
+            DELETE FROM connection_messages m USING acked a WHERE m.seq = a.seq
+        ), noted AS (
+            INSERT INTO push_receipts (app, target, kind, who)
+            SELECT DISTINCT app, push_id, \(ReceiptKind.received.rawValue), target FROM acked
+            ORDER BY 1, 2, 4 ON CONFLICT DO NOTHING RETURNING app, target, who
+        ), told AS (
+            INSERT INTO outbox (kafka_topic, key, value)
+            SELECT DISTINCT ON (a.app, a.push_id, a.target) $7, a.key, a.value
+            FROM acked a JOIN noted n ON n.app = a.app AND n.target = a.push_id AND n.who = a.target
+            RETURNING id
+        ), counted AS (
+            INSERT INTO connection_counts AS c (app, slot, received)
+            SELECT app, \(slotSQL), count(*) FROM acked GROUP BY app ORDER BY app
+            ON CONFLICT (app, slot) DO UPDATE SET received = c.received + excluded.received
+        )
+        SELECT (SELECT count(*) FROM acked) AS count,
+            (SELECT pg_notify('\(NotifyChannel.outbox.rawValue)', '') FROM told LIMIT 1)
+        """
+
+    /// Deletes messages that must not be shown to their device, and counts them as displaced.
+    package func displace(_ messages: [MessageAck]) async throws {
+        guard !messages.isEmpty else { return }
+        _ = try await database.execute(
+            """
+            WITH old AS MATERIALIZED (
+                SELECT m.seq, m.app FROM unnest($1::bytea[], $2::uuid[]) AS g(device, id)
+                JOIN connection_messages m ON m.device = g.device AND m.id = g.id
+                ORDER BY m.seq FOR UPDATE OF m
+            ), gone AS (
+                DELETE FROM connection_messages m USING old WHERE m.seq = old.seq
+            )
+            INSERT INTO connection_counts AS c (app, slot, displaced)
+            SELECT app, \(Self.slotSQL), count(*) FROM old GROUP BY app ORDER BY app
+            ON CONFLICT (app, slot) DO UPDATE SET displaced = c.displaced + excluded.displaced
+            """,
+            [.bytesArray(messages.map(\.device.bytes)), .uuidArray(messages.map(\.id))]
+        )
+    }
+
+    /// Stores that users opened the notifications of messages: once for each push and installation.
+    package func opened(_ messages: [MessageAck]) async throws {
+        guard !messages.isEmpty else { return }
+        _ = try await database.execute(
+            """
+            INSERT INTO push_receipts (app, target, kind, who)
+            SELECT DISTINCT g.app, g.push, \(ReceiptKind.opened.rawValue), g.who
+            FROM unnest($1::text[], $2::text[], $3::text[]) AS g(app, push, who)
+            ORDER BY 1, 2, 4 ON CONFLICT DO NOTHING
+            """,
+            [
+                .textArray(messages.map(\.app)), .textArray(messages.map(\.pushID)),
+                .textArray(messages.map(\.target)),
+            ]
+        )
+    }
+
+    // MARK: Logins
+
+    /// Finds the installations of devices that log in. One that became invalid by itself, not by its
+    /// client, is valid again; one without a route gets this one; the time of its last contact is
+    /// stored once an hour.
+    ///
+    /// - Returns: One for each login, in their order; `nil`: no installation is stored yet.
+    package func logIn(_ logins: [DeviceLogin]) async throws -> [KnownDevice?] {
+        guard !logins.isEmpty else { return [] }
+        let parameters: [PostgresValue] = [
+            .textArray(logins.map(\.app)), .textArray(logins.map(\.installationID)),
+        ]
+        let results = try await database.transaction(of: [
+            (Self.touchSQL, parameters), (Self.knownSQL, parameters),
+        ])
+        var known: [KnownDevice?] = Array(repeating: nil, count: logins.count)
+        for row in results[1].rows {
+            known[try row.integer("place") - 1] = KnownDevice(
+                objectID: try row.text("object_id"),
+                isValid: try row.boolean("valid"),
+                hasVendor: try row.boolean("has_vendor"),
+                secretDigest: try row.bytesOrNil("digest")
+            )
+        }
+        return known
+    }
+
+    /// Whether an installation may have a connection and has no route: LeanCloud's rule, as
+    /// `InstallationFields.route` decides it for a save.
+    private static let isUnrouted = """
+        (i.token IS NULL AND coalesce(lower(i.vendor), '') IN ('', 'lc') AND NOT i.template_only
+            AND lower(i.device_type) NOT IN ('ios', 'macos', 'osx', 'watchos', 'tvos', 'visionos',
+                'applewatch', 'windows', 'winrt', 'wp'))
+        """
+
+    private static let touchSQL = """
+        WITH held AS MATERIALIZED (
+            SELECT i.app, i.object_id, \(isUnrouted) AS is_unrouted
+            FROM (SELECT DISTINCT g.app, g.id FROM unnest($1::text[], $2::text[]) AS g(app, id)) g
+            JOIN installations i ON i.app = g.app AND i.installation_id = g.id
+            WHERE i.updated_at < now() - interval '1 hour' OR i.invalid_reason IS NOT NULL
+                OR \(isUnrouted)
+            ORDER BY i.app, i.object_id FOR UPDATE OF i)
+        UPDATE installations i SET updated_at = greatest(now(), i.created_at),
+            valid = i.valid OR i.invalid_reason IS NOT NULL, invalid_reason = NULL,
+            invalidated_at = NULL,
+            provider = CASE WHEN h.is_unrouted THEN '\(Platform.connection.rawValue)'
+                ELSE i.provider END,
+            token = CASE WHEN h.is_unrouted THEN i.installation_id ELSE i.token END,
+            token_hash = CASE WHEN h.is_unrouted THEN sha256(convert_to(i.installation_id, 'UTF8'))
+                ELSE i.token_hash END,
+            token_updated_at = CASE WHEN h.is_unrouted THEN now() ELSE i.token_updated_at END
+        FROM held h WHERE i.app = h.app AND i.object_id = h.object_id
+        """
+
+    private static let knownSQL = """
+        SELECT g.place, i.object_id, i.valid, r.digest,
+            coalesce(lower(i.vendor), '') NOT IN ('', 'lc') AS has_vendor
+        FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS g(app, id, place)
+        JOIN installations i ON i.app = g.app AND i.installation_id = g.id
+        LEFT JOIN secure_readers r ON r.app = i.app AND r.installation = i.object_id
+        """
+
+    // MARK: Expiry
+
+    /// Deletes expired messages, and contents that no message needs.
+    ///
+    /// - Returns: The number of messages; fewer than `limit`: none are left that no other process has
+    ///   locked.
+    package func expire(limit: Int = 1000) async throws -> Int {
+        let results = try await database.execute([
+            (
+                """
+                WITH old AS MATERIALIZED (
+                    SELECT seq FROM connection_messages WHERE expires_at <= now()
+                    ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED
+                ), gone AS (
+                    DELETE FROM connection_messages m USING old WHERE m.seq = old.seq
+                    RETURNING m.app
+                ), counted AS (
+                    INSERT INTO connection_counts AS c (app, slot, expired)
+                    SELECT app, \(Self.slotSQL), count(*) FROM gone GROUP BY app ORDER BY app
+                    ON CONFLICT (app, slot) DO UPDATE SET expired = c.expired + excluded.expired
+                )
+                SELECT count(*) AS count FROM gone
+                """, [.integer(limit)]
+            ),
+            (
+                """
+                DELETE FROM connection_contents WHERE id IN (
+                    SELECT id FROM connection_contents WHERE keep_until < now()
+                    ORDER BY keep_until LIMIT $1 FOR UPDATE SKIP LOCKED)
+                """, [.integer(limit)]
+            ), ("DELETE FROM connection_nodes WHERE seen_at < now() - interval '1 day'", []),
+        ])
+        return try results[0].first?.integer("count") ?? 0
+    }
+}

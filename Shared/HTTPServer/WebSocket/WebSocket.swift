@@ -1,0 +1,149 @@
+internal import EventLoop
+
+/// Serves one socket or many, which keep it until their end. All calls come on the socket's loop.
+package protocol WebSocketHandler: AnyObject, Sendable {
+    func opened(_ socket: WebSocket)
+    func received(_ message: WebSocketMessage, on socket: WebSocket)
+    /// Notes pings of the client; they are answered already.
+    func pinged(_ socket: WebSocket, count: Int)
+    /// Notes the end, once: with the client's code, 1006 without a close frame, or ours.
+    func closed(_ socket: WebSocket, code: Int)
+}
+
+/// One WebSocket, the driver of its connection after the handshake. It belongs to the connection's loop;
+/// it has no task, no timer and, while no message arrives, no buffer of its own.
+///
+/// States: open, closing (our close frame is sent, the client's is awaited), ended.
+package final class WebSocket: ProtocolDriver, @unchecked Sendable {
+    package let remoteAddress: String
+    package let subprotocol: String?
+    /// The handler's own object for this socket.
+    package var context: AnyObject?
+
+    private unowned let connection: Connection
+    private let limits: WebSocketLimits
+    /// Kept until the end: a handler may serve this socket alone.
+    private var handler: (any WebSocketHandler)?
+    private var reader: WebSocketReader
+    private var lastInput = ContinuousClock.now
+    private var closingSince: ContinuousClock.Instant?
+    private var isOpen = true
+
+    init(_ connection: Connection, _ upgrade: WebSocketUpgrade) {
+        self.connection = connection
+        remoteAddress = connection.stream.remoteAddress
+        subprotocol = upgrade.subprotocol
+        limits = upgrade.limits
+        reader = WebSocketReader(maximumMessageBytes: limits.messageBytes)
+        handler = upgrade.handler
+    }
+
+    /// Begins, once it is the connection's driver.
+    func open() { handler?.opened(self) }
+
+    // MARK: For the handler
+
+    /// The bytes that the client's system has not taken.
+    package var queuedBytes: Int { isOpen ? connection.backlogBytes : 0 }
+
+    /// Sends a message. A socket with too much waiting is dropped: its client reads too slowly.
+    package func send(_ frame: WebSocketFrame) {
+        guard isOpen, closingSince == nil else { return }
+        guard connection.backlogBytes + frame.bytes.count <= limits.queuedBytes else {
+            return abort()
+        }
+        connection.send(frame.bytes)
+    }
+
+    package func ping() {
+        guard isOpen, closingSince == nil else { return }
+        connection.send(WebSocketFrame.ping().bytes)
+    }
+
+    /// Sends a close frame, and waits a little for the client's.
+    package func close(_ code: UInt16, _ reason: String = "") {
+        guard isOpen, closingSince == nil else { return }
+        closingSince = .now
+        connection.send(WebSocketFrame.close(code, reason).bytes)
+        end(Int(code))
+    }
+
+    /// Ends with bytes that are not a valid frame, for clients that come back only after an error.
+    package func end(sending bytes: [UInt8]) {
+        guard isOpen else { return }
+        connection.send(bytes)
+        end(1006)
+        connection.finish()
+    }
+
+    /// Drops the connection.
+    package func abort() {
+        guard isOpen else { return }
+        end(1006)
+        connection.abort()
+    }
+
+    private func end(_ code: Int) {
+        guard isOpen else { return }
+        isOpen = false
+        let handler = handler
+        self.handler = nil
+        handler?.closed(self, code: code)
+        context = nil
+    }
+
+    // MARK: Driver
+
+    func received(_ bytes: UnsafeRawBufferPointer) {
+        lastInput = .now
+        let output = unsafe reader.receive(bytes)
+        for message in output.messages where isOpen { handler?.received(message, on: self) }
+        // A close frame is the last: the handler's answers go before it.
+        if !output.bytes.isEmpty, closingSince == nil { connection.send(output.bytes) }
+        if output.pings > 0, isOpen { handler?.pinged(self, count: output.pings) }
+        if let code = output.closeCode {
+            end(code)
+            return connection.finish()
+        }
+        // Its pongs wait as well.
+        if isOpen, connection.backlogBytes > limits.queuedBytes { abort() }
+    }
+
+    func inputEnded() {
+        end(1006)
+        connection.finish()
+    }
+
+    func outputDrained() {}
+
+    func fillOutput() {}
+
+    func tick(_ now: ContinuousClock.Instant) {
+        if let closingSince {
+            if now >= closingSince + limits.closing { connection.finish() }
+        } else if now >= lastInput + limits.idle {
+            abort()
+        }
+    }
+
+    func beginStop() {
+        close(1001, "the server stops")
+        connection.finish()
+    }
+
+    func connectionClosed() { end(1006) }
+
+    // A socket has no responses.
+    func answered(_ ticket: Int, _ response: HTTPServerResponse) {}
+    func startStream(_ ticket: Int, _ response: HTTPServerResponse) -> Bool { false }
+    func sendPart(_ ticket: Int, _ bytes: [UInt8]) {}
+    func backlog(_ ticket: Int) -> Int { 0 }
+    func endStream(_ ticket: Int, isWhole: Bool, isLast: Bool) {}
+    func takeTurn() {}
+    func allowStreams(_ count: Int) {}
+    func sendGoAway(lastStreamID: Int?, code: UInt32, data: [UInt8]) {}
+    var heldBytes: Int { 0 }
+    var unsentBytes: Int { 0 }
+    var sentBytes: Int? { nil }
+    func discardUnread() { abort() }
+}

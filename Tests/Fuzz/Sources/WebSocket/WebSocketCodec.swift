@@ -1,0 +1,1 @@
+../../../../Shared/HTTPServer/WebSocket/WebSocketCodec.swift

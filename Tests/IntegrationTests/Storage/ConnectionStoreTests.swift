@@ -1,0 +1,145 @@
+import ConnectionStorage
+import Foundation
+import JSON
+import PushCore
+import PushEvents
+import Support
+import Testing
+
+@testable import Storage
+
+/// The messages for devices that hold a connection of their own.
+@Suite("Messages for connections", .timeLimit(.minutes(2)))
+struct ConnectionStoreTests {
+    private static let push = "00000000-0000-8000-8000-0000000000aa"
+
+    private func message(
+        _ number: Int,
+        for installation: String,
+        collapse: String? = nil,
+        expiresAt: Instant? = nil,
+        app: String
+    ) -> NewMessage {
+        NewMessage(
+            .init(app: app, pushID: Self.push, eventID: "e", body: Array("{\"n\":1}".utf8)),
+            for: DeviceKey(app: app, installationID: installation),
+            id: "00000000-0000-8000-8000-" + String(format: "%012d", number),
+            target: "object-" + installation,
+            collapseID: collapse,
+            expiresAt: expiresAt
+        )
+    }
+
+    private func requireBalance(_ store: ConnectionStore, _ app: String) async throws {
+        let counts = try await store.counts(of: app)
+        #expect(
+            counts.kept == counts.received + counts.displaced + counts.expired + counts.waiting,
+            "\(counts)"
+        )
+    }
+
+    @Test("A repeat stores nothing again, an acknowledgement counts once, and the counts balance")
+    func life() async throws {
+        try await StorageFixture.run { fixture in
+            let app = StorageFixture.app
+            let store = fixture.database.connections
+            let messages = (1...3).map { message($0, for: "phone", app: app) }
+            try await store.keep(messages, for: .seconds(3600))
+            try await store.keep(messages, for: .seconds(3600))
+            let key = DeviceKey(app: app, installationID: "phone")
+            let waiting = try await store.waiting(of: [key], limit: 10)
+            #expect(waiting.map(\.id) == messages.map(\.id))
+            #expect(waiting.map(\.pushID) == Array(repeating: Self.push, count: 3))
+            let acks = [MessageAck(waiting[0]), MessageAck(waiting[1])]
+            let topics = KafkaTopics()
+            #expect(try await store.acknowledge(acks, topics: topics, at: .now()) == 2)
+            #expect(try await store.acknowledge(acks, topics: topics, at: .now()) == 0)
+            let records = try await fixture.server.query(
+                "SELECT convert_from(value, 'UTF8')::json->>'outcome' FROM outbox"
+            )
+            // Once a push and installation, however many messages it had.
+            #expect(records == ["received"])
+            let counts = try await store.counts(of: app)
+            #expect(counts.kept == 3 && counts.received == 2 && counts.waiting == 1)
+            try await requireBalance(store, app)
+        }
+    }
+
+    @Test("The newest messages of a device wait, and a collapse id replaces its predecessor")
+    func displaced() async throws {
+        try await StorageFixture.run { fixture in
+            let app = StorageFixture.app
+            let store = fixture.database.connections
+            for number in 1...5 {
+                try await store.keep(
+                    [message(number, for: "phone", app: app)],
+                    for: .seconds(3600),
+                    maximumWaiting: 3
+                )
+            }
+            let key = DeviceKey(app: app, installationID: "phone")
+            var waiting = try await store.waiting(of: [key], limit: 10)
+            #expect(waiting.map { String($0.id.suffix(1)) } == ["3", "4", "5"])
+            for number in 6...7 {
+                try await store.keep(
+                    [message(number, for: "phone", collapse: "score", app: app)],
+                    for: .seconds(3600)
+                )
+            }
+            waiting = try await store.waiting(of: [key], limit: 10)
+            #expect(waiting.map { String($0.id.suffix(1)) } == ["3", "4", "5", "7"])
+            try await requireBalance(store, app)
+        }
+    }
+
+    @Test("An expired message is never read, and is deleted and counted")
+    func expired() async throws {
+        try await StorageFixture.run { fixture in
+            let app = StorageFixture.app
+            let store = fixture.database.connections
+            let past = Instant.now().adding(milliseconds: -1000)
+            try await store.keep(
+                [
+                    message(1, for: "phone", expiresAt: past, app: app),
+                    message(2, for: "phone", app: app),
+                ],
+                for: .seconds(3600)
+            )
+            let key = DeviceKey(app: app, installationID: "phone")
+            #expect(try await store.waiting(of: [key], limit: 10).count == 1)
+            #expect(try await store.expire() == 1)
+            let counts = try await store.counts(of: app)
+            #expect(counts.expired == 1 && counts.waiting == 1)
+            try await requireBalance(store, app)
+        }
+    }
+
+    @Test("A node finds the devices of new messages, also of those that are committed late")
+    func arrivals() async throws {
+        try await StorageFixture.run { fixture in
+            let app = StorageFixture.app
+            let store = fixture.database.connections
+            var cursor = try await store.arrivalStart()
+            #expect(try await store.arrived(&cursor).devices.isEmpty)
+            try await store.keep(
+                ["a", "b"].enumerated().map { message($0 + 1, for: $1, app: app) },
+                for: .seconds(3600)
+            )
+            let found = try await store.arrived(&cursor)
+            #expect(
+                Set(found.devices)
+                    == Set(["a", "b"].map { DeviceKey(app: app, installationID: $0) })
+            )
+            #expect(try await store.arrived(&cursor).devices.isEmpty)
+            // A row with a lower number, as a transaction that began earlier leaves it.
+            _ = try await fixture.server.query(
+                """
+                UPDATE connection_messages SET tx = pg_current_xact_id()
+                WHERE seq = (SELECT min(seq) FROM connection_messages) RETURNING 1
+                """
+            )
+            var late = cursor
+            #expect(try await !store.missed(&late).isEmpty)
+        }
+    }
+}
