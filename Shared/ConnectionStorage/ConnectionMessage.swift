@@ -136,7 +136,7 @@ package struct WaitingMessage: Sendable {
 }
 
 /// An acknowledged message.
-package struct MessageAck: Sendable {
+package struct MessageAck: Sendable, Hashable {
     package var device: DeviceKey
     package var id: String
     package var app: String

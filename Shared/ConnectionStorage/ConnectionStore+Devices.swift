@@ -198,7 +198,10 @@ extension ConnectionStore {
         at now: Instant
     ) async throws -> Int {
         guard !acks.isEmpty else { return 0 }
-        let acks = acks.sorted { $0.device.bytes.lexicographicallyPrecedes($1.device.bytes) }
+        // Several connections of a device acknowledge one message each.
+        let acks = Set(acks).sorted {
+            $0.device.bytes.lexicographicallyPrecedes($1.device.bytes)
+        }
         let records = acks.map { ReceivedRecord($0.app, $0.pushID, $0.eventID, $0.target, at: now) }
         return try await database.execute(
             Self.acknowledgeSQL,
@@ -241,6 +244,7 @@ extension ConnectionStore {
     /// Deletes messages that must not be shown to their device, and counts them as displaced.
     package func displace(_ messages: [MessageAck]) async throws {
         guard !messages.isEmpty else { return }
+        let messages = Set(messages)
         _ = try await database.execute(
             """
             WITH old AS MATERIALIZED (

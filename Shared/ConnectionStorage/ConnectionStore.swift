@@ -47,13 +47,15 @@ package struct ConnectionStore: Sendable {
     ///   - messages: At most some hundreds.
     ///   - lifetime: How long a message without an expiry of its own is kept, at most `longest`.
     ///   - maximumWaiting: The most that wait for one device.
+    /// - Returns: The ids of messages whose installation has been deleted: these are not stored.
     /// - Throws: `StorageError`; then none is stored.
+    @discardableResult
     package func keep(
         _ messages: [NewMessage],
         for lifetime: Duration,
         maximumWaiting: Int = defaultWaiting
-    ) async throws {
-        guard !messages.isEmpty else { return }
+    ) async throws -> Set<String> {
+        guard !messages.isEmpty else { return [] }
         // In one order, so that transactions do not wait for each other in a circle.
         let messages = messages.sorted {
             ($0.device.bytes.lexicographicallyPrecedes($1.device.bytes))
@@ -65,7 +67,7 @@ package struct ConnectionStore: Sendable {
         ]
         let collapsing = messages.filter { $0.collapseID != nil }
         let devices = Set(messages.map(\.device)).map(\.bytes)
-        try await database.transaction { transaction in
+        let stored = try await database.transaction { transaction in
             let results = try await transaction.pipeline([
                 (Self.contentSQL, limits + Self.contentColumns.parameters(of: contents)),
                 (Self.keepSQL, limits + Self.columns.parameters(of: messages)),
@@ -79,20 +81,41 @@ package struct ConnectionStore: Sendable {
                 ), (Self.overflowSQL, [.bytesArray(devices), .integer(maximumWaiting)]),
             ])
             var counts: [String: ConnectionCounts] = [:]
+            var stored: Set<String> = []
             for row in results[1].rows {
                 counts[try row.text("app"), default: ConnectionCounts()].kept += 1
+                stored.insert(try row.uuid("id"))
             }
             for result in results[2...] {
                 for row in result.rows {
                     counts[try row.text("app"), default: ConnectionCounts()].displaced += 1
                 }
             }
-            guard !counts.isEmpty else { return }
+            guard !counts.isEmpty else { return stored }
             _ = try await transaction.pipeline([
                 Self.counting(counts),
                 ("SELECT pg_notify('\(NotifyChannel.connections.rawValue)', '')", []),
             ])
+            return stored
         }
+        return try await deleted(messages.filter { !stored.contains($0.id) })
+    }
+
+    /// Returns the ids of messages whose installation does not exist.
+    private func deleted(_ messages: [NewMessage]) async throws -> Set<String> {
+        guard !messages.isEmpty else { return [] }
+        let rows = try await database.execute(
+            """
+            SELECT g.id FROM unnest($1::text[], $2::text[], $3::uuid[]) AS g(app, target, id)
+            WHERE NOT EXISTS (
+                SELECT FROM installations i WHERE i.app = g.app AND i.object_id = g.target)
+            """,
+            [
+                .textArray(messages.map(\.content.app)), .textArray(messages.map(\.target)),
+                .uuidArray(messages.map(\.id)),
+            ]
+        )
+        return Set(try rows.rows.map { try $0.uuid("id") })
     }
 
     // Contents live to the end of the day after the last message, so that batches of one push seldom
@@ -117,8 +140,9 @@ package struct ConnectionStore: Sendable {
             g.expires_at IS NOT NULL
         FROM \(columns.source(as: "g", after: 2, place: "n"))
         JOIN connection_contents c ON c.push_id = g.push_id AND c.digest = g.digest
+        JOIN installations i ON i.app = g.app AND i.object_id = g.target
         ORDER BY g.n
-        ON CONFLICT (device, id) DO NOTHING RETURNING app
+        ON CONFLICT (device, id) DO NOTHING RETURNING app, id
         """
 
     private static let collapseSQL = """

@@ -47,8 +47,8 @@ struct GuidePage {
     func script(python: String?) -> String? {
         guard runs > 0 else { return nil }
         var script = "set -eEuo pipefail\ntrap 'echo \"failed: $BASH_COMMAND\" >&2' ERR\n"
-        // A listener in the background would keep the output open.
-        script += "trap 'jobs=$(jobs -p); [[ -z $jobs ]] || kill $jobs' EXIT\n"
+        // A listener in the background would keep the output open. A test's children block SIGTERM.
+        script += "trap 'jobs=$(jobs -p); [[ -z $jobs ]] || kill -KILL $jobs' EXIT\n"
         for (index, block) in blocks.enumerated() {
             if block.info == "sh run" {
                 script += "printf '\\n\(Self.mark) \(index)\\n'\n\(block.text)\n"

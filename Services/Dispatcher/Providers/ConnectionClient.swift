@@ -12,7 +12,8 @@ import Storage
 /// two at a time; a message that was written before is not written again, so that any failure may be
 /// repeated. Confined to the dispatcher's loop.
 final class ConnectionProvider: @unchecked Sendable {
-    typealias Keep = @Sendable ([NewMessage]) async throws -> Void
+    /// Stores messages, and returns the ids of those whose installation has been deleted.
+    typealias Keep = @Sendable ([NewMessage]) async throws -> Set<String>
 
     /// A message that is not stored yet, and its completion.
     fileprivate struct Entry {
@@ -81,8 +82,12 @@ final class ConnectionProvider: @unchecked Sendable {
 
     private func write(_ batch: [Entry]) async {
         do {
-            try await keep(batch.map(\.message))
-            finish(batch, ProviderAnswer(.accepted))
+            let deleted = try await keep(batch.map(\.message))
+            finish(batch.filter { !deleted.contains($0.message.id) }, ProviderAnswer(.accepted))
+            finish(
+                batch.filter { deleted.contains($0.message.id) },
+                ProviderAnswer(.unregistered(since: nil), reason: "the installation was deleted")
+            )
         } catch let error as StorageError where error.mayBeOfThePush && batch.count > 1 {
             // One of them is at fault: it must not fail the others.
             let middle = batch.count / 2

@@ -30,6 +30,18 @@ struct ConnectionStoreTests {
         )
     }
 
+    /// Stores the installations that `message` names.
+    private func install(_ names: String..., in fixture: StorageFixture) async throws {
+        for name in names {
+            _ = try await fixture.install([
+                "deviceType": "web", "installationId": .string(name),
+            ])
+        }
+        _ = try await fixture.server.query(
+            "UPDATE installations SET object_id = 'object-' || installation_id RETURNING 1"
+        )
+    }
+
     private func requireBalance(_ store: ConnectionStore, _ app: String) async throws {
         let counts = try await store.counts(of: app)
         #expect(
@@ -43,6 +55,7 @@ struct ConnectionStoreTests {
         try await StorageFixture.run { fixture in
             let app = StorageFixture.app
             let store = fixture.database.connections
+            try await install("phone", in: fixture)
             let messages = (1...3).map { message($0, for: "phone", app: app) }
             try await store.keep(messages, for: .seconds(3600))
             try await store.keep(messages, for: .seconds(3600))
@@ -52,7 +65,9 @@ struct ConnectionStoreTests {
             #expect(waiting.map(\.pushID) == Array(repeating: Self.push, count: 3))
             let acks = [MessageAck(waiting[0]), MessageAck(waiting[1])]
             let topics = KafkaTopics()
-            #expect(try await store.acknowledge(acks, topics: topics, at: .now()) == 2)
+            // Two connections of the device, at once.
+            let twice = acks + acks
+            #expect(try await store.acknowledge(twice, topics: topics, at: .now()) == 2)
             #expect(try await store.acknowledge(acks, topics: topics, at: .now()) == 0)
             let records = try await fixture.server.query(
                 "SELECT convert_from(value, 'UTF8')::json->>'outcome' FROM outbox"
@@ -70,6 +85,7 @@ struct ConnectionStoreTests {
         try await StorageFixture.run { fixture in
             let app = StorageFixture.app
             let store = fixture.database.connections
+            try await install("phone", in: fixture)
             for number in 1...5 {
                 try await store.keep(
                     [message(number, for: "phone", app: app)],
@@ -88,6 +104,9 @@ struct ConnectionStoreTests {
             }
             waiting = try await store.waiting(of: [key], limit: 10)
             #expect(waiting.map { String($0.id.suffix(1)) } == ["3", "4", "5", "7"])
+            let first = MessageAck(waiting[0])
+            try await store.displace([first, first])
+            #expect(try await store.counts(of: app).displaced == 4)
             try await requireBalance(store, app)
         }
     }
@@ -97,6 +116,7 @@ struct ConnectionStoreTests {
         try await StorageFixture.run { fixture in
             let app = StorageFixture.app
             let store = fixture.database.connections
+            try await install("phone", in: fixture)
             let past = Instant.now().adding(milliseconds: -1000)
             try await store.keep(
                 [
@@ -114,11 +134,27 @@ struct ConnectionStoreTests {
         }
     }
 
+    @Test("A message for an installation that was deleted is not stored, and its id is returned")
+    func deleted() async throws {
+        try await StorageFixture.run { fixture in
+            let app = StorageFixture.app
+            let store = fixture.database.connections
+            try await install("phone", in: fixture)
+            let messages = [message(1, for: "phone", app: app), message(2, for: "gone", app: app)]
+            for _ in 0..<2 {
+                #expect(try await store.keep(messages, for: .seconds(3600)) == [messages[1].id])
+            }
+            let counts = try await store.counts(of: app)
+            #expect(counts.kept == 1 && counts.waiting == 1)
+        }
+    }
+
     @Test("A node finds the devices of new messages, also of those that are committed late")
     func arrivals() async throws {
         try await StorageFixture.run { fixture in
             let app = StorageFixture.app
             let store = fixture.database.connections
+            try await install("a", "b", in: fixture)
             var cursor = try await store.arrivalStart()
             #expect(try await store.arrived(&cursor).devices.isEmpty)
             try await store.keep(
