@@ -22,7 +22,7 @@ struct CLI {
             }.value
             exit(code)
         } catch {
-            Terminal.complain("carillon: \(error)")
+            Terminal.printError("carillon: \(error)")
             exit(1)
         }
     }
@@ -31,7 +31,7 @@ struct CLI {
         do {
             return try await answer(words, on: loop)
         } catch {
-            Terminal.complain("carillon: \(error)")
+            Terminal.printError("carillon: \(error)")
             return switch error {
             case is ConfigurationError, is SchemaTooNew: 78
             case let failure as CommandFailure: failure.exitCode
@@ -43,10 +43,10 @@ struct CLI {
     private static func answer(_ words: [String], on loop: EventLoop) async throws -> Int32 {
         switch words.first {
         case nil, "--help", "-h", "help":
-            Terminal.say(CommandTable.help(of: []))
+            Terminal.printLine(CommandTable.help(of: []))
             return words.isEmpty ? 64 : 0
         case "--version":
-            Terminal.say("carillon \(carillonVersion)")
+            Terminal.printLine("carillon \(carillonVersion)")
             return 0
         default: break
         }
@@ -56,11 +56,11 @@ struct CLI {
             guard asksForHelp, !CommandTable.next(behind: leading).isEmpty else {
                 throw CommandTable.refusal(of: words)
             }
-            Terminal.say(CommandTable.help(of: Array(leading)))
+            Terminal.printLine(CommandTable.help(of: Array(leading)))
             return 0
         }
         if asksForHelp {
-            Terminal.say(command.help)
+            Terminal.printLine(command.help)
             return 0
         }
         do {

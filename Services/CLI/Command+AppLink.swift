@@ -28,8 +28,8 @@ extension Command {
         guard !isErasing || links.allSatisfy({ $0.kind == .cognitoPool }) else {
             throw ArgumentsError("--erase goes with --cognito-identity-pool alone")
         }
-        if !isErasing, let stranger = links.first(where: { !known.contains($0) }) {
-            throw CommandFailure("\(app) has no link of this kind and name: \(stranger.shown)")
+        if !isErasing, let unknownName = links.first(where: { !known.contains($0) }) {
+            throw CommandFailure("\(app) has no link of this kind and name: \(unknownName.shown)")
         }
         for link in links {
             guard try await database.appLinks.unlink(link, isErasing: isErasing) else {

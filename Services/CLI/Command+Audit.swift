@@ -68,7 +68,7 @@ extension Command {
             throw CommandFailure("no data is stored for this \(subject.kind.rawValue)")
         }
         try await context.audit("export", subject.app, [subject.id])
-        Terminal.say(.object(found.json(of: subject, at: .now())))
+        Terminal.printLine(.object(found.json(of: subject, at: .now())))
         return 0
     }
 
@@ -99,7 +99,7 @@ extension Command {
             ),
             unknown: Int(unknown.exitCode)
         )
-        guard !receipt.isOfNobody else { throw unknown }
+        guard !receipt.isUnknownSubject else { throw unknown }
         let again =
             receipt.inFlight > 0
             ? "\na broadcast to it was in flight; run erase again in a few seconds" : ""

@@ -57,7 +57,7 @@ extension Command {
 private struct ConfigStatus {
     let namespace: ConfigNamespace
     let current: StoredConfigVersion?
-    let announcement: ConfigAnnouncement?
+    let announcement: ConfigAnnouncementState?
     /// The publish time of the announced version, if it is stored here.
     let announcedPublishedAt: Instant?
     let refused: [StoredConfigVersion]

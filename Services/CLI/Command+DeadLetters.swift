@@ -21,8 +21,8 @@ extension Command {
     ) { arguments, context in
         let limit = try arguments.integer("--limit", in: 1...1000, default: 100)
         let reason = arguments.value("--reason")
-        let letters = try await letters(context, limit: limit) { letter in
-            reason.map { letter.reason == $0 } ?? true
+        let letters = try await letters(context, limit: limit) { deadLetter in
+            reason.map { deadLetter.reason == $0 } ?? true
         }.sorted { ($0.at ?? .earliest, $0.id.offset) > ($1.at ?? .earliest, $1.id.offset) }
             .prefix(limit)
         return Listing(
@@ -30,9 +30,9 @@ extension Command {
             columns: [
                 .members(\.json), .cell("ID", \.id.text), .cell("AT") { $0.at?.iso8601 ?? "-" },
                 .cell("REASON", \.reason),
-                .cell("FROM") { letter in
-                    let place = letter.sourcePlace.map { " \(Terminal.short($0, 30))" } ?? ""
-                    return Terminal.short(letter.source, 60) + place
+                .cell("FROM") { deadLetter in
+                    let place = deadLetter.sourcePlace.map { " \(Terminal.short($0, 30))" } ?? ""
+                    return Terminal.short(deadLetter.source, 60) + place
                 },
                 .cell("APP") { Terminal.short($0.app ?? "-", 64) },
                 .cell("BYTES") { String($0.size) },
@@ -48,8 +48,11 @@ extension Command {
         "Show one dead letter in full"
     ) { arguments, context in
         let id = try letterID(try arguments.operand(0, "partition/offset"))
-        let letter = try await letter(id, context)
-        return arguments.answer(letter.wholeJSON, JSONValue.object(letter.wholeJSON).indented)
+        let deadLetter = try await deadLetter(id, context)
+        return arguments.answer(
+            deadLetter.wholeJSON,
+            JSONValue.object(deadLetter.wholeJSON).indented
+        )
     }
 
     static let deadLettersReplay = Command(
@@ -68,20 +71,20 @@ extension Command {
         guard reason == nil || ids.isEmpty else { throw ArgumentsError("--reason goes with --all") }
         var chosen: [StoredDeadLetter] = []
         if ids.isEmpty {
-            chosen = try await letters(context, limit: 1000) { letter in
-                reason.map { letter.reason == $0 } ?? true
+            chosen = try await letters(context, limit: 1000) { deadLetter in
+                reason.map { deadLetter.reason == $0 } ?? true
             }
         } else {
-            for id in ids { chosen.append(try await letter(id, context)) }
+            for id in ids { chosen.append(try await deadLetter(id, context)) }
         }
         let topics = try context.topics()
         let replay = try DeadLetterReplay(context, isDryRun: arguments.has("--dry-run"))
         var failures = 0
-        for letter in chosen {
-            let way = letter.way(topics)
+        for deadLetter in chosen {
+            let way = deadLetter.way(topics)
             let end: DeadLetterReplay.End
             do {
-                end = try await replay.bring(letter, way)
+                end = try await replay.replay(deadLetter, way)
             } catch {
                 await replay.close()
                 throw error
@@ -89,14 +92,16 @@ extension Command {
             if !end.isGood { failures += 1 }
             arguments.answer(
                 [
-                    "id": .string(letter.id.text), "replayed": .bool(end.isDone),
+                    "id": .string(deadLetter.id.text), "replayed": .bool(end.isDone),
                     "outcome": .string(end.text),
                 ],
-                "\(letter.id.text)  \(end.text)"
+                "\(deadLetter.id.text)  \(end.text)"
             )
         }
         await replay.close()
-        if chosen.isEmpty, !arguments.has("--json") { Terminal.say("there are no dead letters") }
+        if chosen.isEmpty, !arguments.has("--json") {
+            Terminal.printLine("there are no dead letters")
+        }
         return failures == 0 ? 0 : 1
     }
 
@@ -117,15 +122,15 @@ extension Command {
         return id
     }
 
-    private static func letter(
+    private static func deadLetter(
         _ id: StoredDeadLetter.ID,
         _ context: CommandContext
     ) async throws -> StoredDeadLetter {
         let found = try await letters(context, only: id, limit: 1) { _ in true }
-        guard let letter = found.first else {
+        guard let deadLetter = found.first else {
             throw CommandFailure("dead letter \(id.text) not found; it may have expired")
         }
-        return letter
+        return deadLetter
     }
 
     private static func letters(
@@ -195,15 +200,17 @@ struct DeadLetterReplay {
         context.loop.execute { client?.close() }
     }
 
-    func bring(_ letter: StoredDeadLetter, _ way: StoredDeadLetter.Way) async throws -> End {
+    func replay(_ deadLetter: StoredDeadLetter, _ way: StoredDeadLetter.ReplayTarget) async throws
+        -> End
+    {
         switch way {
         case .none(let reason): return .failed(reason)
         case .kafka(let topic):
             guard let producer else { return .wouldBe("would go to \(topic)") }
-            let errors = try await producer.send([letter.outgoing(to: topic)])
+            let errors = try await producer.send([deadLetter.outgoing(to: topic)])
             if let error = errors.first ?? nil { return .failed(error.description) }
-            if let app = letter.app, AppID.isWellFormed(app), context.namesDatabase {
-                try await audit(letter, app)
+            if let app = deadLetter.app, AppID.isWellFormed(app), context.namesDatabase {
+                try await audit(deadLetter, app)
             }
             return .done("back on \(topic)")
         case .intake(let route, let app):
@@ -221,7 +228,7 @@ struct DeadLetterReplay {
                                 "Basic " + Base64.encode(Array("\(key):".utf8))
                             ),
                         ],
-                        body: letter.batch
+                        body: deadLetter.batch
                     )
                 )
             } catch {
@@ -230,15 +237,15 @@ struct DeadLetterReplay {
             guard answer.status == 200 else {
                 return .failed("\(url)\(route) answers \(answer.status)")
             }
-            try await audit(letter, app)
+            try await audit(deadLetter, app)
             return .done(
                 "replayed through \(route) as \(app); items that still fail become new dead letters"
             )
         }
     }
 
-    private func audit(_ letter: StoredDeadLetter, _ app: String) async throws {
-        try await context.audit("dead-letters replay", app, [letter.id.text])
+    private func audit(_ deadLetter: StoredDeadLetter, _ app: String) async throws {
+        try await context.audit("dead-letters replay", app, [deadLetter.id.text])
     }
 
     private func appKey(of id: String) async throws -> String {

@@ -155,7 +155,7 @@ struct Doctor {
         let database = try context.bareDatabase()
         let state = try await database.schemaState()
         ok("postgres", "reachable")
-        found(Self.judge(hostIsAhead: database.clock.hostIsAhead))
+        found(Self.assess(hostIsAhead: database.clock.hostIsAhead))
         guard case .usable(let version) = state else {
             fail("schema", state.notReadyReason ?? "cannot be used")
             return nil
@@ -280,8 +280,8 @@ struct Doctor {
     }
 
     /// Judges the clock of this host, where usually the services run, too.
-    static func judge(hostIsAhead: Duration) -> Finding {
-        guard DatabaseClock.isTooMuch(hostIsAhead) else {
+    static func assess(hostIsAhead: Duration) -> Finding {
+        guard DatabaseClock.exceedsTolerance(hostIsAhead) else {
             return Finding(name: "clock", status: .ok, detail: "as Postgres'")
         }
         return Finding(

@@ -9,7 +9,7 @@ extension Doctor {
     private static let atOnce = 8
     /// Keys are renewed about every hour, and retried each minute; if they are stale for longer, no service renews
     /// them.
-    private static let patience = Duration.seconds(300)
+    private static let timeLimit = Duration.seconds(300)
     private static let hold = Duration.seconds(86_400)
 
     mutating func examineLogins(_ database: PushDatabase) async throws {
@@ -36,7 +36,7 @@ extension Doctor {
         let source = JWKSSource(configuration, on: context.loop)
         let answers = await Self.ask(known.map(\.url), source)
         for ((url, stored), answer) in zip(known, answers) {
-            let (status, detail) = Self.judge(stored, answer)
+            let (status, detail) = Self.assess(stored, answer)
             found("jwks \(Terminal.short(url, 200))", status, detail)
         }
     }
@@ -63,7 +63,7 @@ extension Doctor {
     ///   - stored: The keys that the services have.
     ///   - answer: The issuer's current answer.
     /// - Returns: The status, and the message.
-    private static func judge(_ stored: StoredJWKS?, _ answer: Answer?) -> (Status, String) {
+    private static func assess(_ stored: StoredJWKS?, _ answer: Answer?) -> (Status, String) {
         let kept = stored.flatMap { $0.keys == nil ? nil : $0 }
         let fetchedAt = kept.map { Instant.now().adding(.zero - $0.age).iso8601 } ?? "never"
         switch answer {
@@ -74,7 +74,7 @@ extension Doctor {
             let end = Instant.now().adding(kept.freshFor + hold).iso8601
             return (.warning, "\(fault.text); the keys of \(fetchedAt) hold until \(end)")
         case .success(let fetched):
-            guard let kept, kept.freshFor > .zero - patience else {
+            guard let kept, kept.freshFor > .zero - timeLimit else {
                 return (
                     .warning,
                     "the issuer shows keys; they were fetched last \(fetchedAt): does a"

@@ -19,7 +19,7 @@ extension Doctor {
         } else {
             ok("dispatchers", "\(dispatchers) running")
         }
-        found(Self.judge(oldestInPlanning: try await database.planning.oldestAge()))
+        found(Self.assess(oldestInPlanning: try await database.planning.oldestAge()))
         let nodes = try await database.connections.nodes()
         let waiting = try await database.connections.estimatedWaitingCount()
         if nodes.isEmpty, waiting > 0 {
@@ -29,7 +29,7 @@ extension Doctor {
         }
     }
 
-    static func judge(oldestInPlanning age: Duration?) -> Finding {
+    static func assess(oldestInPlanning age: Duration?) -> Finding {
         guard let age else {
             return Finding(name: "planning", status: .ok, detail: "no push waits to be planned")
         }

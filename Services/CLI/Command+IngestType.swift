@@ -53,7 +53,7 @@ extension Command {
             )
         }
         if let subject = change.subject { _ = try Self.subject(subject, of: schema) }
-        if let other = try await confused(name, database) {
+        if let other = try await topicConflict(name, database) {
             throw CommandFailure(
                 "there is a type \(other), and Kafka would confuse the topics of the two"
             )
@@ -183,7 +183,7 @@ extension Command {
     }
 
     /// Returns a type of any app, or a built-in one, with a name that could be confused.
-    private static func confused(
+    private static func topicConflict(
         _ name: String,
         _ database: PushDatabase
     ) async throws -> String? {

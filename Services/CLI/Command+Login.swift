@@ -121,7 +121,7 @@ extension Command {
         guard arguments.has("--json") else {
             throw CommandFailure("\(app) rejects the token: \(refusal.text)")
         }
-        Terminal.say([
+        Terminal.printLine([
             "app": .string(app), "refusal": .string(refusal.name), "reason": .string(refusal.text),
         ])
         return 1

@@ -9,7 +9,7 @@ extension Command {
     /// The shortest accepted beginning of an id: with fewer characters, one slip would name another.
     private static let shortestBeginning = 4
     /// The maximum of ambiguous ids in an error.
-    private static let told = 10
+    private static let maximumShown = 10
 
     /// Returns a push's id, or its beginning, in lower case.
     static func pushID(_ text: String) throws(ArgumentsError) -> String {
@@ -32,7 +32,7 @@ extension Command {
             }
             return push
         }
-        let found = try await database.pushes.find(beginning: id, limit: told + 1)
+        let found = try await database.pushes.find(beginning: id, limit: maximumShown + 1)
         guard let first = found.first else {
             throw CommandFailure("there is no push whose id begins with \(id)")
         }
@@ -56,7 +56,7 @@ extension Command {
             app: app,
             named: id,
             beginnings: id.utf8.count >= shortestBeginning,
-            limit: told + 1
+            limit: maximumShown + 1
         )
         guard let first = found.first else {
             throw CommandFailure("\(app) has no installation \(id)")
@@ -76,8 +76,8 @@ extension Command {
         _ kind: String,
         _ found: [String]
     ) -> CommandFailure {
-        let count = found.count > told ? "more than \(told)" : String(found.count)
-        let lines = found.prefix(told).map { "\n  " + $0 }
+        let count = found.count > maximumShown ? "more than \(maximumShown)" : String(found.count)
+        let lines = found.prefix(maximumShown).map { "\n  " + $0 }
         return CommandFailure("\(count) \(kind) begin with \(beginning):\(lines.joined())")
     }
 }

@@ -16,10 +16,10 @@ extension Command {
         let database = try context.bareDatabase()
         let applied = try await database.migrate()
         if applied.isEmpty {
-            Terminal.say("schema: at version \(PushDatabase.schemaVersion) already")
+            Terminal.printLine("schema: at version \(PushDatabase.schemaVersion) already")
         } else {
             let list = applied.map(String.init).joined(separator: ", ")
-            Terminal.say("schema: applied \(list)")
+            Terminal.printLine("schema: applied \(list)")
         }
         // Partitions of the next days, so that the first push finds its own.
         _ = try await database.maintenance.maintain(hostTime: .now())
@@ -33,7 +33,7 @@ extension Command {
             kafka,
             on: context.loop
         )
-        Terminal.say(
+        Terminal.printLine(
             created.isEmpty
                 ? "topics: all \(names.count) are there already"
                 : "topics: created \(created.joined(separator: ", "))"

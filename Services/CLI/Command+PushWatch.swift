@@ -72,8 +72,8 @@ final class PushWatch: Sendable {
     private func show(_ push: StoredPush, _ meter: ProgressMeter, _ now: Instant) {
         switch style {
         case .terminal: Terminal.write(passing: Self.line(push, meter, now))
-        case .lines: Terminal.say(Self.line(push, meter, now))
-        case .json: Terminal.say(.object(Self.object(push, meter, now)))
+        case .lines: Terminal.printLine(Self.line(push, meter, now))
+        case .json: Terminal.printLine(.object(Self.object(push, meter, now)))
         }
     }
 

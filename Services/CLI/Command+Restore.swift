@@ -49,7 +49,7 @@ extension Command {
         )
         let others = Set(found.map(\.reason)).subtracting([reason]).sorted()
         if total == 0, !others.isEmpty, !arguments.has("--json") {
-            Terminal.complain("since then the reasons were: \(others.joined(separator: ", "))")
+            Terminal.printError("since then the reasons were: \(others.joined(separator: ", "))")
         }
         return 0
     }

@@ -72,12 +72,16 @@ extension SyncState {
                 .value("deviceId", title: "DEVICE", { .string($0.device) }) {
                     Terminal.short($0.device, 40)
                 },
-                .value("told", title: "TOLD", { $0.toldAt == nil ? .null : JSONValue($0.told) }) {
-                    $0.toldAt == nil ? "-" : String($0.told)
+                .value(
+                    "told",
+                    title: "TOLD",
+                    { $0.notifiedAt == nil ? .null : JSONValue($0.notifiedCount) }
+                ) {
+                    $0.notifiedAt == nil ? "-" : String($0.notifiedCount)
                 },
-                .member("toldAt") { $0.toldAt.map { .string($0.iso8601) } },
+                .member("toldAt") { $0.notifiedAt.map { .string($0.iso8601) } },
                 .member("reason") { reason($0).map(JSONValue.string) },
-                .cell("WHEN") { $0.toldAt?.iso8601 ?? "-" },
+                .cell("WHEN") { $0.notifiedAt?.iso8601 ?? "-" },
                 .cell("WHY NOT THE LAST") { reason($0) ?? "-" },
             ]
         )
@@ -86,7 +90,7 @@ extension SyncState {
     /// Returns why a device was not notified of its dataset's last count; `nil` if it was.
     private func reason(_ item: Subscription) -> String? {
         guard let dataset = datasets.first(where: { $0.name == item.dataset }),
-            item.told < dataset.syncCount
+            item.notifiedCount < dataset.syncCount
         else { return nil }
         if windows.contains(where: { $0.dataset == item.dataset }) { return "to be notified" }
         if dataset.modifiedBy == item.device { return "it wrote it itself" }

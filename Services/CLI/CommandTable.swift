@@ -67,16 +67,16 @@ enum CommandTable {
         let choices = next(behind: group)
         let name = group.joined(separator: " ")
         let help = group.isEmpty ? "carillon --help" : "carillon \(name) --help"
-        guard let stranger = leading.dropFirst(group.count).first else {
+        guard let unknownWord = leading.dropFirst(group.count).first else {
             return .usage(
                 "\"\(name)\" takes one of: \(choices.joined(separator: ", "))",
                 see: help
             )
         }
-        let near = nearestWord(to: stranger, among: choices).map { word in
+        let near = nearestWord(to: unknownWord, among: choices).map { word in
             "; did you mean \"\((["carillon"] + group + [word]).joined(separator: " "))\"?"
         }
-        let whole = (group + [stranger]).joined(separator: " ")
+        let whole = (group + [unknownWord]).joined(separator: " ")
         let others =
             group.isEmpty || near != nil
             ? "" : ": \"\(name)\" takes one of: \(choices.joined(separator: ", "))"

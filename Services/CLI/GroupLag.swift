@@ -47,11 +47,11 @@ struct GroupLag: Equatable {
 
     /// The finding: a warning at most, as waiting records are not lost, and a group may be stopped on purpose.
     var finding: Doctor.Finding {
-        let (status, detail) = judgement
+        let (status, detail) = assessment
         return Doctor.Finding(name: "group \(group) \(kafkaTopic)", status: status, detail: detail)
     }
 
-    private var judgement: (Doctor.Status, String) {
+    private var assessment: (Doctor.Status, String) {
         guard waiting > 0 else { return (.ok, "has read all there is") }
         let place = "in \(partitionsBehind) of \(partitions) partition(s)"
         let some = "\(waiting) record(s) wait, \(place)"

@@ -56,8 +56,8 @@ final class KeyRotation {
             KeyRing.keyID(of: $0.sealed) != keys.primaryKeyID
         }
         for value in waiting where !interruption.hasCome {
-            guard let anew = try anew(value) else { continue }
-            if try await sealed.replace(value, by: anew) { rotated += 1 }
+            guard let resealed = try reseal(value) else { continue }
+            if try await sealed.replace(value, by: resealed) { rotated += 1 }
         }
         return waiting.count
     }
@@ -74,7 +74,7 @@ final class KeyRotation {
             waiting += page.values.count
             var replacements: [(value: SealedValue, sealed: [UInt8])] = []
             for value in page.values {
-                if let anew = try anew(value) { replacements.append((value, anew)) }
+                if let resealed = try reseal(value) { replacements.append((value, resealed)) }
             }
             rotated += try await sealed.replace(replacements)
             progress.show(waiting)
@@ -84,13 +84,13 @@ final class KeyRotation {
     }
 
     /// - Returns: `nil` if no key of the list opens it, which is reported.
-    private func anew(_ value: SealedValue) throws -> [UInt8]? {
+    private func reseal(_ value: SealedValue) throws -> [UInt8]? {
         guard let opened = try? keys.open(value.sealed, context: value.context) else {
             unreadable += 1
             // If a key is missing, this may concern all values.
             if unreadable <= 20 {
                 progress.end()
-                Terminal.complain("\(value.name) cannot be opened with CARILLON_MASTER_KEYS")
+                Terminal.printError("\(value.name) cannot be opened with CARILLON_MASTER_KEYS")
             }
             return nil
         }
@@ -124,16 +124,16 @@ private struct Progress {
         meter.take(done: done, at: .now())
         let line = Self.line(done: done, of: total, meter)
         if isTerminal {
-            Terminal.complain(passing: line)
+            Terminal.printError(passing: line)
             isOpen = true
         } else {
-            Terminal.complain(line)
+            Terminal.printError(line)
         }
     }
 
     /// Ends the changing line.
     mutating func end() {
-        if isOpen { Terminal.complain("") }
+        if isOpen { Terminal.printError("") }
         isOpen = false
     }
 

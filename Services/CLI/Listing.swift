@@ -109,8 +109,8 @@ struct Listing<Row> {
     func say(_ arguments: Arguments, note: String? = nil) -> Int32 {
         let isJSON = arguments.has("--json")
         let text = text(isJSON: isJSON)
-        if !text.isEmpty { Terminal.say(text) }
-        if let note, !isJSON, !rows.isEmpty { Terminal.say(note) }
+        if !text.isEmpty { Terminal.printLine(text) }
+        if let note, !isJSON, !rows.isEmpty { Terminal.printLine(note) }
         return 0
     }
 }
@@ -119,7 +119,7 @@ extension Arguments {
     /// Prints one object for programs, or its words for people, and returns the exit code.
     @discardableResult
     func answer(_ object: JSONObject, _ words: String, exitCode: Int32 = 0) -> Int32 {
-        Terminal.say(has("--json") ? JSONValue.object(object).text : words)
+        Terminal.printLine(has("--json") ? JSONValue.object(object).text : words)
         return exitCode
     }
 

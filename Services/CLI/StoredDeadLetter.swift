@@ -32,7 +32,7 @@ struct StoredDeadLetter: Equatable {
     }
 
     /// The destination of a replay.
-    enum Way: Equatable {
+    enum ReplayTarget: Equatable {
         /// Back to its original topic, unchanged.
         case kafka(topic: String)
         /// Through intake.
@@ -73,7 +73,7 @@ struct StoredDeadLetter: Equatable {
 
     /// - Parameter topics: Our topics: a replay writes to no other.
     /// - Returns: The destination, or why there is none.
-    func way(_ topics: KafkaTopics) -> Way {
+    func way(_ topics: KafkaTopics) -> ReplayTarget {
         guard let value = record.value else {
             return .none(isOmitted ? "it was too large to be stored" : "it holds no value")
         }

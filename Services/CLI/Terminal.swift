@@ -5,9 +5,9 @@ import Observability
 /// The terminal. All text that the command prints goes through here, and through `PrintableText`:
 /// stored data cannot move a cursor, or turn a line's direction.
 enum Terminal {
-    static func say(_ text: String) { write(text.hasSuffix("\n") ? text : text + "\n") }
+    static func printLine(_ text: String) { write(text.hasSuffix("\n") ? text : text + "\n") }
 
-    static func say(_ value: JSONValue) { say(value.text) }
+    static func printLine(_ value: JSONValue) { printLine(value.text) }
 
     /// Writes without a line's end.
     static func write(_ text: String) { Log.standardOutput(PrintableText.bytes(of: text)) }
@@ -17,12 +17,12 @@ enum Terminal {
         Log.standardOutput(passing(line))
     }
 
-    static func complain(_ text: String) {
+    static func printError(_ text: String) {
         write(PrintableText.bytes(of: text + "\n"), to: STDERR_FILENO)
     }
 
     /// Writes such a line to the standard error.
-    static func complain(passing line: String) { write(passing(line), to: STDERR_FILENO) }
+    static func printError(passing line: String) { write(passing(line), to: STDERR_FILENO) }
 
     private static func passing(_ line: String) -> [UInt8] {
         Array("\r".utf8) + PrintableText.bytes(of: line) + Array("\u{1B}[K".utf8)

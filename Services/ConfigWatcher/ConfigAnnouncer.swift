@@ -50,8 +50,8 @@ actor ConfigAnnouncer: ServicePart {
         worker = ClaimWorker(
             "published versions cannot be announced",
             wokenBy: WakeUp(on: runtime.mainLoop),
-            listening: { ring in
-                try await database.onNotification(.configPending) { _ in ring() }
+            listening: { wake in
+                try await database.onNotification(.configPending) { _ in wake() }
             },
             on: runtime.mainLoop,
             log: runtime.log

@@ -43,8 +43,8 @@ actor ConfigRowChecker: ServicePart {
         worker = ClaimWorker(
             "cannot validate templates written by other systems",
             wokenBy: WakeUp(on: runtime.mainLoop),
-            listening: { ring in
-                try await database.onNotification(.configRows) { _ in ring() }
+            listening: { wake in
+                try await database.onNotification(.configRows) { _ in wake() }
             },
             on: runtime.mainLoop,
             log: runtime.log
@@ -75,7 +75,7 @@ actor ConfigRowChecker: ServicePart {
                 .record(topics)
             }
             guard let checked else { return .sleep(atMost: Self.idleWait) }
-            tell(checked)
+            logResult(checked)
             return .again
         }
     }
@@ -110,7 +110,7 @@ actor ConfigRowChecker: ServicePart {
         }
     }
 
-    private func tell(_ checked: StoredConfigVersion) {
+    private func logResult(_ checked: StoredConfigVersion) {
         counters[checked.state]?.add()
         guard let reason = checked.reason else { return }
         log.warning(

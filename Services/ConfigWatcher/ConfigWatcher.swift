@@ -100,7 +100,7 @@ private func configLoop(
         streams: streams,
         limits: limits,
         notes: notes,
-        figures: ConfigMetrics(metrics),
+        metrics: ConfigMetrics(metrics),
         turns: PublishQueue(on: loop),
         fetchTurns: FairTurns(on: loop),
         pool: pool,

@@ -27,29 +27,29 @@ extension FirebaseSurface {
     ///   without access: a token or a key of another app, and keys of clients.
     func publisher(
         _ request: HTTPServerRequest,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) async throws -> (caller: Caller, publisher: Publisher) {
         let project = request.pathParameters["project"] ?? ""
         let authorization = request.headers.all("authorization")
         guard authorization.count < 2 else {
-            _ = visit.refusal()
+            _ = context.refusal()
             throw FirebaseError.unauthenticated
         }
         if let token = authorization.first.flatMap(Self.bearer) {
-            return try await publisher(token, of: project, visit)
+            return try await publisher(token, of: project, context)
         }
         do {
             if authorization.first != nil || Self.namesApp(request) {
                 let proof = try Proof(project: project, headers: request.headers)
-                let caller = try await visit.admit(proof)
+                let caller = try await context.admit(proof)
                 guard caller.isMaster else { throw FirebaseError.permissionDenied }
                 return (caller, .master)
             }
             guard let key = Self.clientKey(of: request) else {
-                throw visit.refusal()
+                throw context.refusal()
             }
             // A client's key: it counts like any other, and is never sufficient.
-            _ = try await visit.admit(Proof(project: project, clientKey: key))
+            _ = try await context.admit(Proof(project: project, clientKey: key))
             throw FirebaseError.permissionDenied
         } catch Refusal.unauthorized
             where authorization.first?.lowercased().hasPrefix("basic ") != true
@@ -62,11 +62,11 @@ extension FirebaseSurface {
     private func publisher(
         _ token: String,
         of project: String,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) async throws -> (caller: Caller, publisher: Publisher) {
         let digest = sha256(Array(token.utf8))
         do {
-            let caller = try await visit.admit(Proof(project: project, configToken: digest))
+            let caller = try await context.admit(Proof(project: project, configToken: digest))
             guard case .configToken(let name, let isReadOnly) = caller.credential else {
                 throw Refusal.unauthorized
             }
@@ -82,18 +82,18 @@ extension FirebaseSurface {
     /// credentials of Carillon's other surfaces.
     ///
     /// - Throws: 403, whatever is missing.
-    func client(_ request: HTTPServerRequest, _ visit: RequestContext) throws -> Proof {
+    func client(_ request: HTTPServerRequest, _ context: RequestContext) throws -> Proof {
         let project = request.pathParameters["project"] ?? ""
         if let key = Self.clientKey(of: request) {
             return Proof(project: project, clientKey: key)
         }
         guard Self.namesApp(request) || request.header("authorization") != nil else {
-            throw visit.refusal()
+            throw context.refusal()
         }
         do throws(Refusal) {
             return try Proof(project: project, headers: request.headers)
         } catch {
-            throw error == .unauthorized ? visit.refusal() : error
+            throw error == .unauthorized ? context.refusal() : error
         }
     }
 

@@ -22,7 +22,7 @@ struct FirebaseSurface: Surface {
     let streams: ConfigStreams
     let limits: FetchLimits
     let notes: FetchRecorder
-    let figures: ConfigMetrics
+    let metrics: ConfigMetrics
     let turns: PublishQueue
     /// The turns in which slow conditions of apps are evaluated.
     let fetchTurns: FairTurns
@@ -56,7 +56,7 @@ struct FirebaseSurface: Surface {
             SurfaceRoute(
                 .post,
                 "/oauth2/v3/token",
-                handler: .anybody { _, _ in
+                handler: .unauthenticated { _, _ in
                     .json(["error": "unsupported_grant_type"], status: 400)
                 }
             )

@@ -99,8 +99,8 @@ struct ConnectionService: HTTPServiceProgram {
         _ hubs: [DeviceHub],
         over duration: Duration,
         in runtime: ServiceRuntime
-    ) -> Part {
-        Part("drain") {
+    ) -> ClosurePart {
+        ClosurePart("drain") {
             await runtime.mainLoop.untilCancelled()
             let limit = runtime.mainLoop.stopClock.limit(duration, share: 0.6)
             await withTaskGroup(of: Void.self) { group in

@@ -37,7 +37,7 @@ struct ConnectionSurface: Surface {
             SurfaceRoute(
                 .get,
                 "/v1/stream",
-                handler: .anybody { request, visit in try await stream(request, visit) }
+                handler: .unauthenticated { request, context in try await stream(request, context) }
             )
             .described(
                 RouteDescription(
@@ -61,7 +61,9 @@ struct ConnectionSurface: Surface {
                 .post,
                 "/v1/stream/acks",
                 maximumBodyBytes: 64 << 10,
-                handler: .anybody { request, visit in try await acknowledge(request, visit) }
+                handler: .unauthenticated { request, context in
+                    try await acknowledge(request, context)
+                }
             )
             .described(
                 RouteDescription(
@@ -75,7 +77,8 @@ struct ConnectionSurface: Surface {
                 SurfaceRoute(
                     .get,
                     path,
-                    handler: .anybody { request, visit in try openSocket(request, visit) }
+                    handler: .unauthenticated { request, context in try openSocket(request, context)
+                    }
                 )
             }
     }
@@ -96,7 +99,7 @@ struct ConnectionSurface: Surface {
 
     private func openSocket(
         _ request: HTTPServerRequest,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) throws -> HTTPServerResponse {
         guard WebSocketHandshake.isAsked(by: request) else {
             throw HTTPProblem(status: 404, detail: "there is nothing here but WebSockets")
@@ -108,11 +111,11 @@ struct ConnectionSurface: Surface {
                 query: request.queryValue("subprotocol")
             )
         else { throw HTTPProblem(status: 400, detail: "no offered subprotocol is known") }
-        try enter(visit.address)
+        try enter(context.address)
         return .upgrade(
             handshake,
             subprotocol: subprotocol,
-            to: SocketSession(dialect, visit, hub: hub, counts: counts)
+            to: SocketSession(dialect, context, hub: hub, counts: counts)
         )
     }
 
@@ -145,9 +148,9 @@ struct ConnectionSurface: Surface {
 
     private func stream(
         _ request: HTTPServerRequest,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) async throws -> HTTPServerResponse {
-        let (caller, secret) = try await caller(of: request, visit)
+        let (caller, secret) = try await caller(of: request, context)
         let id = try installationID(request.queryValue("installation"))
         guard caller.settings.sendsToConnections else {
             throw HTTPProblem(status: 403, detail: "the app has no connections")
@@ -161,7 +164,7 @@ struct ConnectionSurface: Surface {
         if let last = request.header("last-event-id"), PushIdentity.isUUID(last) {
             try await acknowledge(upTo: last, of: key)
         }
-        try enter(visit.address)
+        try enter(context.address)
         var response = HTTPServerResponse(
             status: 200,
             headers: ["Content-Type": "text/event-stream", "Cache-Control": "no-store"]
@@ -169,7 +172,7 @@ struct ConnectionSurface: Surface {
         response.stream = HTTPBodyStream(
             fedBy: EventStream(
                 LoginRequest(app: caller.appID, installationID: id, secret: secret),
-                from: visit.address,
+                from: context.address,
                 hub: hub,
                 counts: counts,
                 heartbeat: heartbeat
@@ -182,7 +185,7 @@ struct ConnectionSurface: Surface {
     /// secret, if it has one, is in a header of its own.
     private func caller(
         of request: HTTPServerRequest,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) async throws -> (Caller, secret: String?) {
         let proof: Proof
         if let (app, key) = Self.basic(request.header("authorization")) {
@@ -190,7 +193,7 @@ struct ConnectionSurface: Surface {
         } else {
             proof = try Proof(headers: request.headers)
         }
-        return (try await visit.admit(proof), request.header("x-carillon-device-secret"))
+        return (try await context.admit(proof), request.header("x-carillon-device-secret"))
     }
 
     private static func basic(_ header: String?) -> (app: String, key: String)? {
@@ -253,9 +256,9 @@ struct ConnectionSurface: Surface {
 
     private func acknowledge(
         _ request: HTTPServerRequest,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) async throws -> HTTPServerResponse {
-        let (caller, secret) = try await caller(of: request, visit)
+        let (caller, secret) = try await caller(of: request, context)
         var request = request
         try request.decodeBody()
         guard let body = (try? JSONValue.parse(request.body, maximumDepth: 8))?.object,

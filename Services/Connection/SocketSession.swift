@@ -13,7 +13,7 @@ final class SocketSession: WebSocketHandler, DeviceTransport, @unchecked Sendabl
     private var device: DeviceSocket?
     private var hasOpened = false
     /// The context of the handshake's request, until the login.
-    private var visit: RequestContext?
+    private var context: RequestContext?
     let remoteAddress: String
 
     /// The backlog beyond which nothing more is sent until the client has read.
@@ -21,15 +21,15 @@ final class SocketSession: WebSocketHandler, DeviceTransport, @unchecked Sendabl
 
     init(
         _ dialect: any Dialect,
-        _ visit: RequestContext,
+        _ context: RequestContext,
         hub: DeviceHub,
         counts: SocketCounts
     ) {
         self.dialect = dialect
-        self.visit = visit
+        self.context = context
         self.hub = hub
         self.counts = counts
-        remoteAddress = visit.address
+        remoteAddress = context.address
     }
 
     /// A client that leaves before its handshake is answered is counted, and never opens a socket.
@@ -60,7 +60,7 @@ final class SocketSession: WebSocketHandler, DeviceTransport, @unchecked Sendabl
 
     func closed(_ socket: WebSocket, code: Int) {
         counts.left(remoteAddress)
-        visit = nil
+        context = nil
         guard let device else { return }
         self.device = nil
         hub.closed(device)
@@ -101,16 +101,16 @@ final class SocketSession: WebSocketHandler, DeviceTransport, @unchecked Sendabl
     // MARK: Login
 
     private func logIn(_ device: DeviceSocket, _ login: LoginRequest) {
-        guard let visit, device.login == nil, !device.isLoggingIn else { return }
+        guard let context, device.login == nil, !device.isLoggingIn else { return }
         guard Self.isWellFormed(login) else {
             return hub.refuse(device, .invalidLogin, "the installation's id is invalid")
         }
         device.isLoggingIn = true
         Task(executorPreference: hub.loop) { [self] in
-            let refusal = await refusal(of: login, visit)
+            let refusal = await refusal(of: login, context)
             guard self.device === device else { return }
             device.isLoggingIn = false
-            self.visit = nil
+            self.context = nil
             switch refusal {
             case nil: hub.logIn(device, login)
             case .some(let (code, reason)): hub.refuse(device, code, reason)
@@ -129,11 +129,11 @@ final class SocketSession: WebSocketHandler, DeviceTransport, @unchecked Sendabl
     /// answer: some clients do not come back after a close.
     private func refusal(
         of login: LoginRequest,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) async -> (CloseCode, String)? {
         while device != nil {
             do {
-                guard let settings = try await settings(for: login, visit) else {
+                guard let settings = try await settings(for: login, context) else {
                     return (.appNotAvailable, "the app does not exist, or the key is wrong")
                 }
                 return settings.sendsToConnections
@@ -151,14 +151,14 @@ final class SocketSession: WebSocketHandler, DeviceTransport, @unchecked Sendabl
 
     private func settings(
         for login: LoginRequest,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) async throws -> AppSettings? {
         guard let key = login.appKey else {
-            return try await visit.publicSettings(ofApp: login.app)
+            return try await context.publicSettings(ofApp: login.app)
         }
-        try visit.arrive()
-        guard let caller = try await visit.caller(by: .appKey(key, of: login.app)) else {
-            throw visit.refusal()
+        try context.countArrival()
+        guard let caller = try await context.caller(by: .appKey(key, of: login.app)) else {
+            throw context.refusal()
         }
         return caller.settings
     }

@@ -70,7 +70,7 @@ func makeParts(
         strayRecoveryJob(database, engine, in: runtime),
     ]
     // The last part, so that it is the first to be stopped.
-    let stop = Part("stop") {
+    let stop = ClosurePart("stop") {
         await runtime.mainLoop.untilCancelled()
         await engine.prepareToStop()
     }

@@ -96,23 +96,25 @@ struct DispatcherConnections {
     var stores: [any ServicePart] {
         let (database, producer, sessions, loop) = (database, producer, sessions, loop)
         return [
-            Part(
+            ClosurePart(
                 "postgres",
                 notReady: database.notReadyReason,
                 warning: database.warning,
                 endedBy: SchemaTooNew.self
             ) { try await database.run() },
-            Part("kafka producer", notReady: producer.notReadyReason) { try await producer.run() },
-            Part("sessions' connections") {
+            ClosurePart("kafka producer", notReady: producer.notReadyReason) {
+                try await producer.run()
+            },
+            ClosurePart("sessions' connections") {
                 await loop.untilCancelled()
                 await sessions.close()
             },
         ]
     }
 
-    var providersPart: Part {
+    var providersPart: ClosurePart {
         let (providers, connections, loop) = (providers, connections, loop)
-        return Part("providers") {
+        return ClosurePart("providers") {
             await loop.untilCancelled()
             loop.execute {
                 providers.close()

@@ -6,7 +6,7 @@ import ServiceShell
 /// The parts that bring work to the engine: records of Kafka, and claims in Postgres.
 struct DispatcherWork {
     let session: SessionHeartbeat
-    let notifications: Notifications
+    let notifications: NotifyListener
     /// The parts that claim, in the reverse order of their stop.
     let claiming: [any ServicePart]
     /// The consumers of events, and of `PUSH_RC`.
@@ -69,7 +69,7 @@ struct DispatcherWork {
         ) { wakeUps.wakeForReleased() }
         let age = PlanningAge(database: database, runtime: runtime)
         claiming = planners + [age] + senders + sweepers + [releaser]
-        notifications = Notifications(
+        notifications = NotifyListener(
             database: database,
             credentials: credentials,
             senders: senders,

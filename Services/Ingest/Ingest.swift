@@ -83,7 +83,7 @@ struct Ingest: HTTPServiceProgram {
             quota: quota,
             turns: FairTurns(on: loop),
             pool: FairPool(on: loop),
-            figures: IngestMetrics(runtime.metrics),
+            metrics: IngestMetrics(runtime.metrics),
             log: runtime.log
         )
     }
@@ -97,7 +97,7 @@ struct Ingest: HTTPServiceProgram {
             ],
             parts: [
                 own.part("types") { await types.run() },
-                Part("producer-\(own.number)", notReady: { producer.notReadyReason() }) {
+                ClosurePart("producer-\(own.number)", notReady: { producer.notReadyReason() }) {
                     try await producer.run()
                 },
             ]

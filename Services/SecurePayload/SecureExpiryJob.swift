@@ -6,7 +6,7 @@ import Storage
 /// retention.
 struct SecureExpiryJob: Sendable {
     let database: PushDatabase
-    let figures: SecureMetrics
+    let metrics: SecureMetrics
     /// The retention of bare rows.
     let retention: Duration
     let keyRetention: Duration
@@ -34,8 +34,8 @@ struct SecureExpiryJob: Sendable {
 
     private func emptyAll() async throws {
         while !Task.isCancelled {
-            let emptied = try await database.securePayloads.emptyOver(limit: Self.portion)
-            figures.emptied(emptied)
+            let emptied = try await database.securePayloads.emptyExpired(limit: Self.portion)
+            metrics.emptied(emptied)
             if emptied.count < Self.portion { return }
         }
     }

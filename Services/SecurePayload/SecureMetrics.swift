@@ -3,7 +3,7 @@ import SecureStorage
 
 /// The counters of secure payloads, looked up once.
 struct SecureMetrics: Sendable {
-    private let kept: [Bool: Counter]
+    private let stored: [Bool: Counter]
     private let read: [Bool: Counter]
     private let refused: [SecureRefusal: Counter]
     private let expired: Counter
@@ -18,7 +18,7 @@ struct SecureMetrics: Sendable {
                 false: metrics.counter(metric, [label: no]),
             ]
         }
-        kept = both(.securePayloadsKept, "sealed", "devices", "at_rest")
+        stored = both(.securePayloadsKept, "sealed", "devices", "at_rest")
         read = both(.securePayloadsRead, "first", "true", "false")
         refused = Dictionary(
             uniqueKeysWithValues: SecureRefusal.allCases.map {
@@ -30,7 +30,7 @@ struct SecureMetrics: Sendable {
         tamperedWith = metrics.counter(.secureTampered)
     }
 
-    func kept(forDevices isSealed: Bool) { kept[isSealed]?.add() }
+    func countStored(forDevices isSealed: Bool) { stored[isSealed]?.add() }
 
     func read(isFirst: Bool) { read[isFirst]?.add() }
 

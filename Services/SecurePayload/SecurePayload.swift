@@ -30,7 +30,7 @@ struct SecurePayloadService: HTTPServiceProgram {
         let shared = SharedResources(service.configuration.own, service.runtime)
         let keeping = SecureExpiryJob(
             database: service.database,
-            figures: shared.figures,
+            metrics: shared.metrics,
             retention: service.configuration.own.retention,
             keyRetention: service.configuration.own.keyRetention
         ).job(in: service.runtime)
@@ -48,7 +48,7 @@ private struct SharedResources: Sendable {
     let checks: SecretVerifier
     let remembered = VerifiedSecretCache()
     let limits: ReaderLimits
-    let figures: SecureMetrics
+    let metrics: SecureMetrics
 
     init(_ configuration: SecurePayloadConfiguration, _ runtime: ServiceRuntime) {
         checks = SecretVerifier(
@@ -56,7 +56,7 @@ private struct SharedResources: Sendable {
             metrics: runtime.metrics
         )
         limits = ReaderLimits(failuresPerIdentity: configuration.failuresPerIdentity)
-        figures = SecureMetrics(runtime.metrics)
+        metrics = SecureMetrics(runtime.metrics)
     }
 
     /// Creates the surface and the logins of one loop.
@@ -76,7 +76,7 @@ private struct SharedResources: Sendable {
         let surface = SecureSurface(
             loop: loop,
             database: database,
-            door: ReaderAuthenticator(
+            authenticator: ReaderAuthenticator(
                 database: database,
                 logins: logins,
                 checks: checks,
@@ -88,13 +88,13 @@ private struct SharedResources: Sendable {
             topics: configuration.common.topics,
             checks: checks,
             limits: limits,
-            figures: figures,
+            metrics: metrics,
             log: log,
             readGrace: configuration.own.readGrace
         )
         return LoopContents(
             [surface],
-            parts: [Part("logins-\(own.number)", run: { try await logins.run() })]
+            parts: [ClosurePart("logins-\(own.number)", run: { try await logins.run() })]
         )
     }
 }

@@ -19,12 +19,12 @@ import Storage
 struct SecureSurface: Surface {
     let loop: EventLoop
     let database: PushDatabase
-    let door: ReaderAuthenticator
+    let authenticator: ReaderAuthenticator
     let keys: KeyRing
     let topics: KafkaTopics
     let checks: SecretVerifier
     let limits: ReaderLimits
-    let figures: SecureMetrics
+    let metrics: SecureMetrics
     let log: Log
     /// The time for which read-once content can be read again.
     let readGrace: Duration
@@ -84,15 +84,15 @@ struct SecureSurface: Surface {
             pattern,
             appName: Self.appName,
             maximumBodyBytes: maximumBodyBytes,
-            handler: .anybody { request, visit in
+            handler: .unauthenticated { request, context in
                 do {
                     for name in ["id", "identity"] {
-                        if let target = request.pathParameters[name] { visit.note(target) }
+                        if let target = request.pathParameters[name] { context.note(target) }
                     }
-                    let caller = try await door.caller(request, visit)
-                    return try await handler(SecureCall(request, visit, caller))
+                    let caller = try await authenticator.caller(request, context)
+                    return try await handler(SecureCall(request, context, caller))
                 } catch {
-                    if let refusal = SecureRefusal(error) { figures.refuse(refusal) }
+                    if let refusal = SecureRefusal(error) { metrics.refuse(refusal) }
                     throw error
                 }
             }
@@ -125,13 +125,13 @@ struct SecureSurface: Surface {
     /// - Throws: 429 if too many of the reader's ids were not found.
     func requireNotLimited(_ reader: AuthenticatedReader) throws {
         if let wait = limits.waitAfterMisses(key(of: reader)) {
-            throw reader.visit.tooMany(retryAfterSeconds: wait)
+            throw reader.context.tooMany(retryAfterSeconds: wait)
         }
     }
 
     /// Counts an id that the reader cannot read, and returns the refusal.
     func notFound(_ reader: AuthenticatedReader) -> SecureRefusal {
-        limits.missed(key(of: reader))
+        limits.countNotFound(key(of: reader))
         return .notFound
     }
 
@@ -143,12 +143,12 @@ struct SecureSurface: Surface {
 /// A request with an authenticated caller.
 struct SecureCall: Sendable {
     let request: HTTPServerRequest
-    let visit: RequestContext
+    let context: RequestContext
     let caller: SecureCaller
 
-    init(_ request: HTTPServerRequest, _ visit: RequestContext, _ caller: SecureCaller) {
+    init(_ request: HTTPServerRequest, _ context: RequestContext, _ caller: SecureCaller) {
         self.request = request
-        self.visit = visit
+        self.context = context
         self.caller = caller
     }
 

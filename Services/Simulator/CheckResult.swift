@@ -59,13 +59,13 @@ struct Refusal: Error {
 extension CheckResult {
     /// Runs the checks in order; the first error becomes the result.
     static func of(_ checks: (inout CheckResult) throws(Refusal) -> Void) -> CheckResult {
-        var judgement = CheckResult()
+        var result = CheckResult()
         do throws(Refusal) {
-            try checks(&judgement)
+            try checks(&result)
         } catch {
-            judgement.refuse(error.status, error.reason, error.detail, field: error.field)
+            result.refuse(error.status, error.reason, error.detail, field: error.field)
         }
-        return judgement
+        return result
     }
 }
 

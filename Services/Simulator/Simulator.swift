@@ -134,6 +134,6 @@ private func providerServer(
     }
 }
 
-private func part(_ name: String, _ server: HTTPServer) -> Part {
-    Part(name, notReady: { server.notReadyReason() }, run: { try await server.run() })
+private func part(_ name: String, _ server: HTTPServer) -> ClosurePart {
+    ClosurePart(name, notReady: { server.notReadyReason() }, run: { try await server.run() })
 }

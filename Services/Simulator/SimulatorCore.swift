@@ -130,25 +130,25 @@ actor SimulatorCore {
         let now = Instant.now()
         var state = connections[request.connectionID] ?? ConnectionState(entrance: entrance)
         state.requestCount += 1
-        let judgement: CheckResult
+        let result: CheckResult
         switch destination {
         case .apns:
             if request.protocolVersion == .http2 {
-                judgement = apns.judge(
+                result = apns.check(
                     request,
                     environment: entrance.environment,
                     now: now.seconds,
                     connection: &state.apns
                 )
             } else {
-                judgement = .of { _ throws(Refusal) in throw Refusal(505, "HTTP2Required") }
+                result = .of { _ throws(Refusal) in throw Refusal(505, "HTTP2Required") }
             }
         case .fcm(let project):
-            judgement = fcm.judge(request, project: project, now: now.seconds)
+            result = fcm.check(request, project: project, now: now.seconds)
         case .wns:
-            judgement = wns.judge(request, now: now.seconds)
+            result = wns.check(request, now: now.seconds)
         case .mpns:
-            judgement = mpns.judge(
+            result = mpns.check(
                 request,
                 isAuthenticated: request.clientCertificateSubject != nil,
                 now: now
@@ -159,10 +159,10 @@ actor SimulatorCore {
         raiseStreams(&state, request, isAPNs: destination == .apns)
         remember(state, request.connectionID)
         let rule =
-            judgement.status == 200
+            result.status == 200
             ? rules.take(
                 destination.provider,
-                token: judgement.target(of: destination.provider),
+                token: result.target(of: destination.provider),
                 path: request.path,
                 isPush: true,
                 roll: Self.roll
@@ -170,10 +170,10 @@ actor SimulatorCore {
             : nil
         var response: HTTPServerResponse
         if let rule {
-            response = await scripted(rule, judgement, request, destination, entrance, now)
+            response = await scripted(rule, result, request, destination, entrance, now)
         } else {
-            response = answer(judgement, request, destination, entrance, now)
-            record(request, judgement, destination, entrance, now, response, reason: nil)
+            response = answer(result, request, destination, entrance, now)
+            record(request, result, destination, entrance, now, response, reason: nil)
         }
         if destination == .mpns {
             mpns.answered(response.status, to: request.rawTarget, now: now)
@@ -218,7 +218,7 @@ actor SimulatorCore {
     // MARK: Answers
 
     private func answer(
-        _ judgement: CheckResult,
+        _ result: CheckResult,
         _ request: HTTPServerRequest,
         _ destination: Destination,
         _ entrance: ListenerKind,
@@ -228,35 +228,35 @@ actor SimulatorCore {
         switch destination.provider {
         case .apns:
             return APNsAnswer.make(
-                status: judgement.status,
-                reason: judgement.reason,
+                status: result.status,
+                reason: result.reason,
                 timestamp: timestamp ?? now.milliseconds,
                 notificationID: request.headers["apns-id"]?.lowercased() ?? uuid(),
                 environment: entrance.environment
             )
         case .fcm:
-            guard judgement.status != 200 else {
+            guard result.status != 200 else {
                 return FCMAnswer.accepted(
                     project: destination.project ?? "",
-                    isDryRun: judgement.isDryRun
+                    isDryRun: result.isDryRun
                 )
             }
             return FCMAnswer.refused(
-                status: judgement.status,
-                errorCode: judgement.reason,
-                message: judgement.detail,
-                field: judgement.field
+                status: result.status,
+                errorCode: result.reason,
+                message: result.detail,
+                field: result.field
             )
         case .wns:
             return WNSAnswer.make(
-                status: judgement.status,
-                description: judgement.detail,
+                status: result.status,
+                description: result.detail,
                 to: request
             )
         case .mpns:
             return MPNSChecker.answer(
-                status: judgement.status,
-                reason: judgement.reason,
+                status: result.status,
+                reason: result.reason,
                 to: request
             )
         }
@@ -265,27 +265,27 @@ actor SimulatorCore {
     /// Answers as a rule says, after its delay.
     private func scripted(
         _ rule: Rule,
-        _ judgement: CheckResult,
+        _ result: CheckResult,
         _ request: HTTPServerRequest,
         _ destination: Destination,
         _ entrance: ListenerKind,
         _ now: Instant
     ) async -> HTTPServerResponse {
-        var judgement = judgement
+        var result = result
         if let status = rule.status {
-            judgement.status = status
-            judgement.reason = rule.reason
-            judgement.detail = rule.reason
+            result.status = status
+            result.reason = rule.reason
+            result.detail = rule.reason
             if status != 200, rule.reason == nil {
-                judgement.reason =
+                result.reason =
                     destination.provider == .fcm
                     ? FCMAnswer.errorCode(for: status)
                     : destination.provider == .apns ? APNsAnswer.reason(for: status) : nil
             }
-            if destination.provider == .fcm { judgement.detail = nil }
+            if destination.provider == .fcm { result.detail = nil }
         }
         var response = answer(
-            judgement,
+            result,
             request,
             destination,
             entrance,
@@ -294,7 +294,7 @@ actor SimulatorCore {
         )
         if destination.tokenEndpoint != nil {
             response = OAuthAnswer.error(
-                judgement.status,
+                result.status,
                 rule.reason ?? "temporarily_unavailable",
                 "Scripted."
             )
@@ -320,7 +320,7 @@ actor SimulatorCore {
         } else {
             record(
                 request,
-                judgement,
+                result,
                 destination,
                 entrance,
                 now,
@@ -340,20 +340,20 @@ actor SimulatorCore {
 
     private func record(
         _ request: HTTPServerRequest,
-        _ judgement: CheckResult,
+        _ result: CheckResult,
         _ destination: Destination,
         _ entrance: ListenerKind,
         _ now: Instant,
         _ response: HTTPServerResponse?,
         reason: String?
     ) {
-        let reason = reason ?? judgement.reason ?? judgement.detail
+        let reason = reason ?? result.reason ?? result.detail
         let provider = destination.provider
         received.append(
             ReceivedRequest(
                 provider: provider,
                 environment: entrance.environment,
-                judgement: judgement,
+                result: result,
                 status: response?.status,
                 reason: reason,
                 at: now.iso8601,

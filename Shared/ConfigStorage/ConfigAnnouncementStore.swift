@@ -18,7 +18,7 @@ package struct PublishedConfig: Sendable, Equatable {
 }
 
 /// The announcement state of a template.
-package struct ConfigAnnouncement: Sendable, Equatable {
+package struct ConfigAnnouncementState: Sendable, Equatable {
     package var app: String
     package var namespace: String
     /// 0: no version was announced yet.
@@ -218,7 +218,7 @@ package struct ConfigAnnouncementStore: Sendable {
     }
 
     /// Returns the announcement states of an app's namespaces, without those that have none.
-    package func all(of app: String) async throws -> [ConfigAnnouncement] {
+    package func all(of app: String) async throws -> [ConfigAnnouncementState] {
         try await announcements("WHERE app = $1 ORDER BY namespace", [.text(app)])
     }
 
@@ -247,7 +247,7 @@ package struct ConfigAnnouncementStore: Sendable {
     private func announcements(
         _ condition: String,
         _ parameters: [PostgresValue]
-    ) async throws -> [ConfigAnnouncement] {
+    ) async throws -> [ConfigAnnouncementState] {
         try await database.execute(
             """
             SELECT app, namespace, announced_version, announced_at, (SELECT max(version)
@@ -262,7 +262,7 @@ package struct ConfigAnnouncementStore: Sendable {
             """,
             parameters
         ).rows.map { row in
-            ConfigAnnouncement(
+            ConfigAnnouncementState(
                 app: try row.text("app"),
                 namespace: try row.text("namespace"),
                 announcedVersion: try row.integer("announced_version"),

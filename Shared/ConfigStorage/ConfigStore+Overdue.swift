@@ -25,7 +25,7 @@ extension ConfigStore {
     ///
     /// - Returns: At most 100, the oldest first.
     /// - Throws: `StorageError`.
-    package func overdue(by patience: Duration) async throws -> [OverdueConfigVersion] {
+    package func overdue(by timeLimit: Duration) async throws -> [OverdueConfigVersion] {
         try await database.execute(
             """
             SELECT app, namespace, version, stage, since FROM (
@@ -47,7 +47,7 @@ extension ConfigStore {
             ORDER BY since, app, namespace, version LIMIT 100
             """,
             [
-                .integer(Int(clamping: patience.wholeMilliseconds)),
+                .integer(Int(clamping: timeLimit.wholeMilliseconds)),
                 .text(Self.clientNamespace),
             ]
         ).rows.map { row in

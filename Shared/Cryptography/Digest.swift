@@ -1,11 +1,11 @@
 internal import COpenSSL
 
-package func sha256(_ message: [UInt8]) -> [UInt8] { Digest.sha256.hash(message) }
+package func sha256(_ message: [UInt8]) -> [UInt8] { HashFunction.sha256.hash(message) }
 
-package func sha1(_ message: [UInt8]) -> [UInt8] { Digest.sha1.hash(message) }
+package func sha1(_ message: [UInt8]) -> [UInt8] { HashFunction.sha1.hash(message) }
 
 /// Hashes with MD5, only for protocols that require it (LeanCloud's `X-LC-Sign`).
-package func md5(_ message: [UInt8]) -> [UInt8] { Digest.md5.hash(message) }
+package func md5(_ message: [UInt8]) -> [UInt8] { HashFunction.md5.hash(message) }
 
 package func hmacSHA256(key: [UInt8], _ message: [UInt8]) -> [UInt8] {
     var result = [UInt8](repeating: 0, count: 32)
@@ -40,16 +40,16 @@ package final class SHA256Hasher: @unchecked Sendable {
 
     /// Writes the message's 32 bytes into `digest`.
     package func hash(_ message: [UInt8], into digest: inout [UInt8]) {
-        unsafe Digest.sha256.hash(message, in: context, into: &digest)
+        unsafe HashFunction.sha256.hash(message, in: context, into: &digest)
     }
 }
 
 /// One digest algorithm, fetched once: OpenSSL 3 otherwise looks it up for each use.
 @safe
-private struct Digest: @unchecked Sendable {
-    static let sha256 = Digest("SHA256", bytes: 32)
-    static let sha1 = Digest("SHA1", bytes: 20)
-    static let md5 = Digest("MD5", bytes: 16)
+private struct HashFunction: @unchecked Sendable {
+    static let sha256 = HashFunction("SHA256", bytes: 32)
+    static let sha1 = HashFunction("SHA1", bytes: 20)
+    static let md5 = HashFunction("MD5", bytes: 16)
 
     private let algorithm: OpaquePointer
     private let byteCount: Int

@@ -14,8 +14,8 @@ package final class Cache<Value: Sendable>: @unchecked Sendable {
         /// How long it counts that there is no value.
         package var missing: Duration
         /// The time limit of a read, and the limit if there is a stale value.
-        package var patience: Duration = .seconds(10)
-        package var patienceWithStale: Duration = .seconds(1)
+        package var timeLimit: Duration = .seconds(10)
+        package var timeLimitWithStale: Duration = .seconds(1)
         /// How often an unavailable store is tried.
         package var retryPause: Duration = .seconds(1)
         /// The limit beyond which the cache is emptied.
@@ -146,7 +146,7 @@ package final class Cache<Value: Sendable>: @unchecked Sendable {
         let mayBeStale = known != nil && terms.stale > .zero
         let flight = SingleFlight<Value?>(
             on: loop,
-            atMost: mayBeStale ? terms.patienceWithStale : terms.patience,
+            atMost: mayBeStale ? terms.timeLimitWithStale : terms.timeLimit,
             orElse: store.tooLate
         )
         let (before, began) = (changes, now())

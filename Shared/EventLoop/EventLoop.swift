@@ -186,7 +186,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
             // Closes the handles that the jobs have opened since.
             closeHandles()
         } else {
-            keepTurning(!local.isEmpty || !endOfTurn.isEmpty)
+            pollWithoutWaiting(!local.isEmpty || !endOfTurn.isEmpty)
         }
     }
 
@@ -257,7 +257,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     }
 
     /// Makes libuv poll the descriptors without waiting, by an active idle handle.
-    private func keepTurning(_ wanted: Bool) {
+    private func pollWithoutWaiting(_ wanted: Bool) {
         guard wanted != isIdling else { return }
         isIdling = wanted
         if wanted {
@@ -271,9 +271,9 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     /// Called on the loop, when that turn has ended.
     package func watchTurns(
         longerThan limit: Duration = .milliseconds(50),
-        _ tell: @escaping @Sendable (Duration) -> Void
+        _ report: @escaping @Sendable (Duration) -> Void
     ) {
-        execute { self.watchdog.watch(limit: limit, tell) }
+        execute { self.watchdog.watch(limit: limit, report) }
     }
 
     // MARK: Stopping

@@ -24,7 +24,7 @@ package final class FairTurns: @unchecked Sendable {
         /// How much work of one owner may wait.
         package var waiting = 256
         /// How long it may wait to begin.
-        package var patience = Duration.seconds(5)
+        package var timeLimit = Duration.seconds(5)
 
         package init() {}
     }
@@ -32,7 +32,7 @@ package final class FairTurns: @unchecked Sendable {
     /// A waiting piece of work. A cancellation may come before the continuation.
     private final class Place: @unchecked Sendable {
         var continuation: CheckedContinuation<Void, any Error>?
-        var patience: LoopTimer?
+        var timer: LoopTimer?
         var isCancelled = false
     }
 
@@ -58,7 +58,7 @@ package final class FairTurns: @unchecked Sendable {
         loop.checkIsolated()
         guard isBusy(owner) else { return }
         guard line.count(of: owner) < bounds.waiting else { throw FairTurnsFull() }
-        try await wait(owner, patience: bounds.patience)
+        try await wait(owner, timeLimit: bounds.timeLimit)
     }
 
     /// Waits for the next slice of work that has begun.
@@ -66,14 +66,14 @@ package final class FairTurns: @unchecked Sendable {
     /// - Throws: `CancellationError`.
     package func next(_ owner: String) async throws {
         loop.checkIsolated()
-        try await wait(owner, patience: nil)
+        try await wait(owner, timeLimit: nil)
     }
 
-    private func wait(_ owner: String, patience: Duration?) async throws {
+    private func wait(_ owner: String, timeLimit: Duration?) async throws {
         let (place, loop) = (Place(), loop)
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
-                queue(place, owner, patience, continuation)
+                queue(place, owner, timeLimit, continuation)
             }
         } onCancel: {
             loop.execute {
@@ -86,13 +86,13 @@ package final class FairTurns: @unchecked Sendable {
     private func queue(
         _ place: Place,
         _ owner: String,
-        _ patience: Duration?,
+        _ timeLimit: Duration?,
         _ continuation: CheckedContinuation<Void, any Error>
     ) {
         if place.isCancelled { return continuation.resume(throwing: CancellationError()) }
         place.continuation = continuation
-        if let patience {
-            place.patience = loop.schedule(after: patience) { [self] in
+        if let timeLimit {
+            place.timer = loop.schedule(after: timeLimit) { [self] in
                 leave(place, owner, FairTurnsFull())
             }
         }
@@ -104,7 +104,7 @@ package final class FairTurns: @unchecked Sendable {
         guard let continuation = place.continuation else { return }
         line.remove(of: owner) { $0 === place }
         place.continuation = nil
-        place.patience?.cancel()
+        place.timer?.cancel()
         continuation.resume(throwing: reason)
     }
 
@@ -112,7 +112,7 @@ package final class FairTurns: @unchecked Sendable {
         timer = loop.schedule(after: bounds.pause) { [self] in
             timer = nil
             guard let place = line.popFirst() else { return }
-            place.patience?.cancel()
+            place.timer?.cancel()
             let continuation = place.continuation
             place.continuation = nil
             if !line.isEmpty { scheduleTurn() }

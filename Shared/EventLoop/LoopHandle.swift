@@ -60,22 +60,22 @@ package class LoopHandle {
 }
 
 /// The events that a descriptor is ready for.
-package struct Readiness: OptionSet, Sendable {
+package struct DescriptorReadiness: OptionSet, Sendable {
     package let rawValue: Int32
     package init(rawValue: Int32) { self.rawValue = rawValue }
 
-    package static let readable = Readiness(rawValue: 1)
-    package static let writable = Readiness(rawValue: 2)
-    package static let disconnected = Readiness(rawValue: 4)
+    package static let readable = DescriptorReadiness(rawValue: 1)
+    package static let writable = DescriptorReadiness(rawValue: 2)
+    package static let disconnected = DescriptorReadiness(rawValue: 4)
 }
 
 /// Watches the readiness of a descriptor, level-triggered. Close it before the descriptor.
 @safe
 package final class DescriptorWatch: LoopHandle {
-    private var handler: ((Readiness) -> Void)?
+    private var handler: ((DescriptorReadiness) -> Void)?
 
     /// The events to wait for; empty at first.
-    package var interest: Readiness = [] {
+    package var interest: DescriptorReadiness = [] {
         didSet {
             guard interest != oldValue, !isClosed else { return }
             apply()
@@ -85,7 +85,7 @@ package final class DescriptorWatch: LoopHandle {
     fileprivate init(
         descriptor: Int32,
         on loop: EventLoop,
-        handler: @escaping (Readiness) -> Void
+        handler: @escaping (DescriptorReadiness) -> Void
     ) {
         self.handler = handler
         super.init(UV_POLL, on: loop)
@@ -104,7 +104,7 @@ package final class DescriptorWatch: LoopHandle {
         let status = unsafe uv_poll_start(poll, interest.rawValue) { handle, status, events in
             guard let watch = unsafe DescriptorWatch.from(handle?.pointee.data) else { return }
             guard status < 0 else {
-                watch.handler?(Readiness(rawValue: events))
+                watch.handler?(DescriptorReadiness(rawValue: events))
                 return
             }
             // A failed poll is reported as readiness: the owner's next call meets the error itself.
@@ -187,7 +187,7 @@ extension EventLoop {
     /// non-blocking. On the loop only; one watch a descriptor.
     package func watch(
         _ descriptor: Int32,
-        _ handler: @escaping (Readiness) -> Void
+        _ handler: @escaping (DescriptorReadiness) -> Void
     ) -> DescriptorWatch {
         DescriptorWatch(descriptor: descriptor, on: self, handler: handler)
     }

@@ -9,7 +9,7 @@ package final class SingleFlight<Value: Sendable>: @unchecked Sendable {
     private let tooLate: any Error
     package let beganAt = ContinuousClock.now
     /// Whether the data may have changed since it was read.
-    package var isOvertaken = false
+    package var isStale = false
     private var result: Result<Value, any Error>?
     private var waiters: [CheckedContinuation<Value, any Error>] = []
     private var task: Task<Void, Never>?

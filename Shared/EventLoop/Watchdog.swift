@@ -7,12 +7,12 @@ internal import CUV
 /// the descriptors when more than a thousand are ready.
 struct Watchdog {
     private var limitNanoseconds: UInt64?
-    private var tell: (Duration) -> Void = { _ in }
+    private var report: (Duration) -> Void = { _ in }
     private var beganAt: UInt64?
 
-    mutating func watch(limit: Duration, _ tell: @escaping (Duration) -> Void) {
+    mutating func watch(limit: Duration, _ report: @escaping (Duration) -> Void) {
         limitNanoseconds = UInt64(clamping: Int64(max(0, limit / .nanoseconds(1))))
-        self.tell = tell
+        self.report = report
     }
 
     /// Starts timing a turn before any code of ours; only the first call of a turn counts.
@@ -24,6 +24,6 @@ struct Watchdog {
         guard let limitNanoseconds, let began = beganAt else { return }
         beganAt = nil
         let turn = uv_hrtime() - began
-        if turn > limitNanoseconds { tell(.nanoseconds(Int64(clamping: turn))) }
+        if turn > limitNanoseconds { report(.nanoseconds(Int64(clamping: turn))) }
     }
 }

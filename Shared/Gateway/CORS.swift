@@ -40,7 +40,7 @@ package struct CORS: Sendable {
             SurfaceRoute(
                 .options,
                 pattern,
-                handler: .anybody { _, _ in
+                handler: .unauthenticated { _, _ in
                     HTTPServerResponse(
                         status: 200,
                         headers: [
@@ -54,7 +54,7 @@ package struct CORS: Sendable {
         }
     }
 
-    func opened(_ response: consuming HTTPServerResponse) -> HTTPServerResponse {
+    func withCORSHeaders(_ response: consuming HTTPServerResponse) -> HTTPServerResponse {
         let origin = "Access-Control-Allow-Origin"
         if response.headers.contains(origin) { return response }
         response.headers.add(origin, "*")

@@ -4,27 +4,27 @@ extension Caller {
     /// Checks for the client before work for this caller alone begins.
     ///
     /// - Throws: `CancellationError` once the client has gone.
-    package func checkPresence() throws { try visit?.presence.check() }
+    package func checkPresence() throws { try context?.presence.check() }
 
     /// Runs a query on a connection of its own, which Postgres ends when the client goes. It must
     /// not write, nor use the shared connections.
-    package func asking<Value: Sendable>(
+    package func withCancellableQuery<Value: Sendable>(
         _ question: @escaping @Sendable () async throws -> Value
     ) async throws -> Value {
-        guard let visit else { return try await question() }
-        return try await visit.presence.whileThere(question)
+        guard let context else { return try await question() }
+        return try await context.presence.whileThere(question)
     }
 
     /// Waits for a turn among the large responses of the connection, before another is built.
     ///
     /// - Throws: `CancellationError` once the client has gone.
-    package func waitForRoom() async throws { try await visit?.presence.waitForRoom() }
+    package func waitForRoom() async throws { try await context?.presence.waitForRoom() }
 
     /// Counts a part of a gathered response, by the size of its text.
     ///
     /// - Returns: False if there is no room for more.
     package func holdAnswer(bytes: Int) -> Bool {
         // As a tree it takes several times the size of its text.
-        visit?.presence.hold(4 * bytes) ?? true
+        context?.presence.hold(4 * bytes) ?? true
     }
 }

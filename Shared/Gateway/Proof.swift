@@ -3,7 +3,7 @@ package import PushCore
 import Storage
 
 /// The credential that authenticated a caller.
-package enum Credential: Sendable, Equatable {
+package enum AuthenticationMethod: Sendable, Equatable {
     /// One of the app's two keys, or a signature made with it.
     case key
     /// A token that publishes the app's remote config, or only reads it.
@@ -17,7 +17,7 @@ package enum Credential: Sendable, Equatable {
 package struct Proof: Sendable {
     let app: AppName
     package let rights: CallerRights
-    private let shown: @Sendable (CachedApp, _ minimumKeyBytes: Int) -> Credential?
+    private let shown: @Sendable (CachedApp, _ minimumKeyBytes: Int) -> AuthenticationMethod?
     private let isTooOld: @Sendable (_ maximumSeconds: Int, _ now: Instant) -> Bool
 
     /// - Parameters:
@@ -59,7 +59,7 @@ package struct Proof: Sendable {
     package init(
         _ app: AppName,
         rights: CallerRights,
-        shown: @escaping @Sendable (CachedApp, _ minimumKeyBytes: Int) -> Credential?
+        shown: @escaping @Sendable (CachedApp, _ minimumKeyBytes: Int) -> AuthenticationMethod?
     ) {
         self.app = app
         self.rights = rights
@@ -82,7 +82,7 @@ package struct Proof: Sendable {
     }
 
     /// Returns the credential that the proof shows.
-    func credential(for app: CachedApp, minimumKeyBytes: Int) -> Credential? {
+    func credential(for app: CachedApp, minimumKeyBytes: Int) -> AuthenticationMethod? {
         shown(app, minimumKeyBytes)
     }
 

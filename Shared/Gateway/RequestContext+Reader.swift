@@ -11,15 +11,15 @@ package struct UnverifiedApp: Sendable {
 /// Authentication by something other than an app key: the surface verifies, the gateway counts and
 /// audits.
 ///
-/// Call `arrive` first; then find the app (`app`, `unnamedApp`), after which the audit has the
+/// Call `countArrival` first; then find the app (`app`, `defaultApp`), after which the audit has the
 /// attempt however it ends; then `countAuthenticated`, or `refusal`.
 extension RequestContext {
     /// Counts the request by its address, once, before anything of it is read. `admit` does so
     /// itself.
     ///
     /// - Throws: `Refusal.tooManyRequests`.
-    package func arrive() throws {
-        do { try limits.arrive(from: from) } catch { throw remembered(error) }
+    package func countArrival() throws {
+        do { try limits.countArrival(from: from) } catch { throw notingRetryAfter(error) }
     }
 
     /// Whether this address had too many failures: then only proofs count that cannot be guessed.
@@ -36,15 +36,15 @@ extension RequestContext {
     /// - Returns: `nil` if there is no such app.
     /// - Throws: `Refusal.tooManyRequests`.
     package func publicSettings(ofApp id: String) async throws -> AppSettings? {
-        try arrive()
+        try countArrival()
         if let app = try await limits.find(.id(id), from: from) { return app.settings }
-        do { try limits.fail(from: from) } catch { throw remembered(error) }
+        do { try limits.fail(from: from) } catch { throw notingRetryAfter(error) }
         return nil
     }
 
     /// Finds the app for requests that name none.
-    package func unnamedApp() async throws -> UnverifiedApp? {
-        attempted(try await limits.unnamedApp())
+    package func defaultApp() async throws -> UnverifiedApp? {
+        attempted(try await limits.defaultApp())
     }
 
     private func attempted(_ app: CachedApp?) -> UnverifiedApp? {
@@ -61,9 +61,11 @@ extension RequestContext {
         guard let app = try await limits.app(of: proof, from: from) else { return nil }
         let isMaster = proof.rights == .master
         audited = (app.id, isMaster ? AuditTrail.masterKeyActor : AuditTrail.readerActor)
-        do { try limits.countRequest(of: app, proof.rights) } catch { throw remembered(error) }
+        do { try limits.countRequest(of: app, proof.rights) } catch {
+            throw notingRetryAfter(error)
+        }
         guard !proof.isTooOld(for: app) else { throw Refusal.signatureTooOld }
-        return Caller(app: app, rights: proof.rights, visit: self)
+        return Caller(app: app, rights: proof.rights, context: self)
     }
 
     /// Counts the request of an authenticated reader.
@@ -71,11 +73,11 @@ extension RequestContext {
     /// - Throws: `Refusal.tooManyRequests`.
     package func countAuthenticated(of app: UnverifiedApp) throws {
         audited = (app.id, AuditTrail.readerActor)
-        do { try limits.countReader(of: app.access) } catch { throw remembered(error) }
+        do { try limits.countReader(of: app.access) } catch { throw notingRetryAfter(error) }
     }
 
     /// Returns the refusal of a request that exceeds a limit of the surface's own.
     package func tooMany(retryAfterSeconds seconds: Int) -> any Error {
-        remembered(Refusal.tooManyRequests(retryAfterSeconds: seconds))
+        notingRetryAfter(Refusal.tooManyRequests(retryAfterSeconds: seconds))
     }
 }

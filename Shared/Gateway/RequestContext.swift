@@ -46,12 +46,12 @@ package final class RequestContext: @unchecked Sendable {
     /// - Returns: The caller.
     /// - Throws: `Refusal`; `StorageError` if the database cannot answer.
     package func admit(_ proof: Proof) async throws -> Caller {
-        let (app, credential): (CachedApp, Credential)
+        let (app, credential): (CachedApp, AuthenticationMethod)
         do {
             (app, credential) = try await limits.admit(from: from, proof)
         } catch {
             isRefused = true
-            throw remembered(error)
+            throw notingRetryAfter(error)
         }
         return try admitted(proof, to: app, by: credential)
     }
@@ -68,14 +68,14 @@ package final class RequestContext: @unchecked Sendable {
             return try admitted(proof, to: app, by: credential)
         } catch {
             isRefused = true
-            throw remembered(error)
+            throw notingRetryAfter(error)
         }
     }
 
     private func admitted(
         _ proof: Proof,
         to app: CachedApp,
-        by credential: Credential
+        by credential: AuthenticationMethod
     ) throws -> Caller {
         switch credential {
         case .configToken(let name, _): audited = (app.id, "config-token:" + name)
@@ -83,7 +83,7 @@ package final class RequestContext: @unchecked Sendable {
         case .key, .linkedKey: break
         }
         guard !proof.isTooOld(for: app) else { throw Refusal.signatureTooOld }
-        return Caller(app: app, rights: proof.rights, credential: credential, visit: self)
+        return Caller(app: app, rights: proof.rights, credential: credential, context: self)
     }
 
     /// The identity of a caller without a name: one address, or, for IPv6, one /64.
@@ -94,13 +94,13 @@ package final class RequestContext: @unchecked Sendable {
     /// - Throws: `Refusal.tooManyRequests` for a long body from an address with too many failures.
     package func requireBodySearchAllowed(bytes: Int) throws {
         do { try limits.requireBodySearchAllowed(bytes, from: from) } catch {
-            throw remembered(error)
+            throw notingRetryAfter(error)
         }
     }
 
     /// Returns the refusal of a request without a known sender; it counts as a failure.
     package func refusal() -> any Error {
-        do { try limits.fail(from: from) } catch { return remembered(error) }
+        do { try limits.fail(from: from) } catch { return notingRetryAfter(error) }
         return Refusal.unauthorized
     }
 
@@ -108,14 +108,14 @@ package final class RequestContext: @unchecked Sendable {
     ///
     /// - Throws: `Refusal.tooManyRequests`.
     func countPush(of app: CachedApp) throws {
-        do { try limits.countPush(of: app) } catch { throw remembered(error) }
+        do { try limits.countPush(of: app) } catch { throw notingRetryAfter(error) }
     }
 
     /// Counts an item of a batch as a request of its own.
     ///
     /// - Throws: `Refusal.tooManyRequests`.
     func countItem(of app: CachedApp, _ rights: CallerRights) throws {
-        do { try limits.countRequest(of: app, rights) } catch { throw remembered(error) }
+        do { try limits.countRequest(of: app, rights) } catch { throw notingRetryAfter(error) }
     }
 
     /// Returns how long the response to a refused request has to wait.
@@ -125,7 +125,7 @@ package final class RequestContext: @unchecked Sendable {
         return Self.refusalPeriod * periods - elapsed
     }
 
-    func remembered(_ error: any Error) -> any Error {
+    func notingRetryAfter(_ error: any Error) -> any Error {
         if case Refusal.tooManyRequests(let seconds) = error { retryAfterSeconds = seconds }
         return error
     }
@@ -144,20 +144,20 @@ package struct Caller: Sendable {
     package let app: CachedApp
     package let rights: CallerRights
     /// The credential that authenticated it.
-    package let credential: Credential
+    package let credential: AuthenticationMethod
     /// The context of the request.
-    package var visit: RequestContext?
+    package var context: RequestContext?
 
     package init(
         app: CachedApp,
         rights: CallerRights,
-        credential: Credential = .key,
-        visit: RequestContext? = nil
+        credential: AuthenticationMethod = .key,
+        context: RequestContext? = nil
     ) {
         self.app = app
         self.rights = rights
         self.credential = credential
-        self.visit = visit
+        self.context = context
     }
 
     package var appID: String { app.id }
@@ -182,10 +182,10 @@ package struct Caller: Sendable {
     /// Counts a call that sends a push against `pushes-per-minute`.
     ///
     /// - Throws: `Refusal.tooManyRequests`.
-    package func countPush() throws { try visit?.countPush(of: app) }
+    package func countPush() throws { try context?.countPush(of: app) }
 
     /// Counts an item of a batch as a request of its own.
     ///
     /// - Throws: `Refusal.tooManyRequests`.
-    package func countItem() throws { try visit?.countItem(of: app, rights) }
+    package func countItem() throws { try context?.countItem(of: app, rights) }
 }

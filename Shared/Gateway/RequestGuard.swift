@@ -32,8 +32,8 @@ package final class RequestGuard: Sendable {
         by route: SurfaceRoute,
         _ handler: (RequestContext) async throws -> HTTPServerResponse
     ) async rethrows -> HTTPServerResponse {
-        let visit = RequestContext(request, limits)
-        return try await finished(visit, request, route) { try await handler(visit) }
+        let context = RequestContext(request, limits)
+        return try await finished(context, request, route) { try await handler(context) }
     }
 
     /// Answers as `answer`, with a handler that rarely waits. A request with an audit entry waits
@@ -43,75 +43,75 @@ package final class RequestGuard: Sendable {
         by route: SurfaceRoute,
         _ handler: (RequestContext) throws -> ImmediateResponse
     ) throws -> ImmediateResponse {
-        let visit = RequestContext(request, limits)
+        let context = RequestContext(request, limits)
         do {
-            switch try handler(visit) {
+            switch try handler(context) {
             case .now(let response):
-                if visit.audited == nil, !visit.isRefused {
-                    return .now(completed(response, of: visit))
+                if context.audited == nil, !context.isRefused {
+                    return .now(completed(response, of: context))
                 }
-                return .later { [self] in await finished(visit, request, route) { response } }
+                return .later { [self] in await finished(context, request, route) { response } }
             case .later(let rest):
-                return .later { [self] in try await finished(visit, request, route, rest) }
+                return .later { [self] in try await finished(context, request, route, rest) }
             }
         } catch {
-            guard visit.audited != nil || visit.isRefused else { throw error }
-            return .later { [self] in try await finished(visit, request, route) { throw error } }
+            guard context.audited != nil || context.isRefused else { throw error }
+            return .later { [self] in try await finished(context, request, route) { throw error } }
         }
     }
 
     private func finished(
-        _ visit: RequestContext,
+        _ context: RequestContext,
         _ request: HTTPServerRequest,
         _ route: SurfaceRoute,
         _ handler: () async throws -> HTTPServerResponse
     ) async rethrows -> HTTPServerResponse {
         let response: HTTPServerResponse
         do {
-            response = completed(try await handler(), of: visit)
+            response = completed(try await handler(), of: context)
         } catch {
             // The router answers errors that no surface can render.
-            await wait(for: visit)
-            await writeDown(visit, route, request, nil)
+            await wait(for: context)
+            await recordAudit(context, route, request, nil)
             throw error
         }
-        await wait(for: visit)
-        await writeDown(visit, route, request, response)
+        await wait(for: context)
+        await recordAudit(context, route, request, response)
         return response
     }
 
-    private func wait(for visit: RequestContext) async {
-        guard visit.isRefused else { return }
-        try? await EventLoop.current?.sleep(for: visit.untilRefusal())
+    private func wait(for context: RequestContext) async {
+        guard context.isRefused else { return }
+        try? await EventLoop.current?.sleep(for: context.untilRefusal())
     }
 
     private func completed(
         _ response: consuming HTTPServerResponse,
-        of visit: RequestContext
+        of context: RequestContext
     ) -> HTTPServerResponse {
-        if response.status == 429, let seconds = visit.retryAfterSeconds {
+        if response.status == 429, let seconds = context.retryAfterSeconds {
             response.headers["retry-after"] = String(seconds)
         }
         return response
     }
 
-    private func writeDown(
-        _ visit: RequestContext,
+    private func recordAudit(
+        _ context: RequestContext,
         _ route: SurfaceRoute,
         _ request: HTTPServerRequest,
         _ response: HTTPServerResponse?
     ) async {
-        guard let (app, actor) = visit.audited, !visit.isAudited else { return }
-        let noted = visit.targets
+        guard let (app, actor) = context.audited, !context.isAudited else { return }
+        let noted = context.targets
         await audit.record(
             AuditEntry(
                 app: app,
                 actor: actor,
-                action: visit.action ?? route.action,
+                action: context.action ?? route.action,
                 targets: noted.isEmpty ? Self.targets(of: request, by: route, response) : noted,
-                address: visit.address,
+                address: context.address,
                 status: response?.status ?? 500,
-                detail: visit.items.json
+                detail: context.items.json
             )
         )
     }

@@ -5,7 +5,7 @@ import PushCore
 /// verifies them itself, between the counts here.
 extension RequestLimits {
     /// Counts a request by its address.
-    func arrive(from address: NetworkAddress?) throws {
+    func countArrival(from address: NetworkAddress?) throws {
         guard let subscriber = address?.subscriber else { return }
         try take(addresses?.take(subscriber, now: .now), .address)
     }
@@ -25,7 +25,7 @@ extension RequestLimits {
     }
 
     /// Finds the app for requests that name none.
-    func unnamedApp() async throws -> CachedApp? { try await apps.unnamed() }
+    func defaultApp() async throws -> CachedApp? { try await apps.unnamed() }
 
     /// Returns the app whose key a proof shows; neither counts nor refuses. Beyond the failure
     /// limit only keys count that cannot be guessed.

@@ -74,7 +74,7 @@ package final class RequestLimits: @unchecked Sendable {
     func admit(
         from address: NetworkAddress?,
         _ proof: Proof
-    ) async throws -> (app: CachedApp, by: Credential) {
+    ) async throws -> (app: CachedApp, by: AuthenticationMethod) {
         if let known = try admitAtOnce(from: address, proof) { return known }
         let now = ContinuousClock.now
         let subscriber = address?.subscriber
@@ -92,7 +92,7 @@ package final class RequestLimits: @unchecked Sendable {
     func admitAtOnce(
         from address: NetworkAddress?,
         _ proof: Proof
-    ) throws -> (app: CachedApp, by: Credential)? {
+    ) throws -> (app: CachedApp, by: AuthenticationMethod)? {
         guard proof.app.isWellFormed, let app = apps.remembered(proof.app) else { return nil }
         let now = ContinuousClock.now
         let subscriber = address?.subscriber
@@ -116,7 +116,7 @@ package final class RequestLimits: @unchecked Sendable {
         _ subscriber: NetworkAddress?,
         _ over: Int?,
         _ now: ContinuousClock.Instant
-    ) throws -> (app: CachedApp, by: Credential) {
+    ) throws -> (app: CachedApp, by: AuthenticationMethod) {
         let credential = found.flatMap { app in
             proof.credential(
                 for: app,

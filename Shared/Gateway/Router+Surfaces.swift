@@ -3,13 +3,13 @@ import PushCore
 
 extension Router {
     /// Mounts surfaces behind the gateway. Paths that belong to no surface get problem details.
-    package mutating func mount(_ surfaces: [any Surface], behind door: RequestGuard) {
+    package mutating func mount(_ surfaces: [any Surface], behind requestGuard: RequestGuard) {
         // Nothing is inflated before its sender is authenticated.
         givesBodiesAsSent = true
         // No app has such a name: paths below these names belong to other surfaces.
         reservedFirstSegments = AppID.reserved
         for surface in surfaces {
-            for route in surface.allRoutes { add(route, of: surface, behind: door) }
+            for route in surface.allRoutes { add(route, of: surface, behind: requestGuard) }
         }
         let (nothing, otherMethod) = (notFound, methodNotAllowed)
         let failure = errorResponse
@@ -34,7 +34,7 @@ extension Router {
             guard let surface = surfaces.first(where: { $0.owns(request) }) else {
                 return failure(error, request)
             }
-            return surface.told(error, request) ?? surface.refused(.failed, request)
+            return surface.errorResponse(error, request) ?? surface.refused(.failed, request)
         }
     }
 
@@ -42,22 +42,24 @@ extension Router {
     private mutating func add(
         _ route: SurfaceRoute,
         of surface: any Surface,
-        behind door: RequestGuard
+        behind requestGuard: RequestGuard
     ) {
         let bound = route.maximumBodyBytes
         switch route.handler {
-        case .anybody(let handler):
+        case .unauthenticated(let handler):
             on(route.method, route.pattern, maximumBodyBytes: bound) { request in
-                try await door.answer(request, by: route) { visit in
-                    try await surface.telling(request) { try await handler(request, visit) }
+                try await requestGuard.answer(request, by: route) { context in
+                    try await surface.withErrorResponse(request) {
+                        try await handler(request, context)
+                    }
                 }
             }
         case .caller(let handler):
             on(route.method, route.pattern, maximumBodyBytes: bound) { request in
-                try await door.answer(request, by: route) { visit in
-                    try await surface.telling(request) {
-                        let proof = try surface.proof(of: request, visit)
-                        let caller = try await visit.admit(proof)
+                try await requestGuard.answer(request, by: route) { context in
+                    try await surface.withErrorResponse(request) {
+                        let proof = try surface.proof(of: request, context)
+                        let caller = try await context.admit(proof)
                         var request = request
                         try request.decodeBody()
                         return try await handler(request, caller)
@@ -66,8 +68,10 @@ extension Router {
             }
         case .prompt(let handler):
             onPrompt(route.method, route.pattern, maximumBodyBytes: bound) { request in
-                try door.answerImmediately(request, by: route) { visit in
-                    try surface.tellingPromptly(request) { try handler(request, visit) }
+                try requestGuard.answerImmediately(request, by: route) { context in
+                    try surface.withImmediateErrorResponse(request) {
+                        try handler(request, context)
+                    }
                 }
             }
         }
@@ -76,30 +80,30 @@ extension Router {
 
 extension Surface {
     /// Returns the response of a handler, or the response to its error.
-    fileprivate func telling(
+    fileprivate func withErrorResponse(
         _ request: HTTPServerRequest,
         _ handler: () async throws -> HTTPServerResponse
     ) async throws -> HTTPServerResponse {
         do {
-            return opened(dressed(try await handler(), for: request))
+            return withCORSHeaders(decorated(try await handler(), for: request))
         } catch {
-            guard let told = told(error, request) else { throw error }
-            return told
+            guard let response = errorResponse(error, request) else { throw error }
+            return response
         }
     }
 
-    fileprivate func tellingPromptly(
+    fileprivate func withImmediateErrorResponse(
         _ request: HTTPServerRequest,
         _ handler: () throws -> ImmediateResponse
     ) throws -> ImmediateResponse {
         do {
             switch try handler() {
-            case .now(let response): return .now(opened(dressed(response, for: request)))
-            case .later(let rest): return .later { try await telling(request, rest) }
+            case .now(let response): return .now(withCORSHeaders(decorated(response, for: request)))
+            case .later(let rest): return .later { try await withErrorResponse(request, rest) }
             }
         } catch {
-            guard let told = told(error, request) else { throw error }
-            return .now(told)
+            guard let response = errorResponse(error, request) else { throw error }
+            return .now(response)
         }
     }
 }

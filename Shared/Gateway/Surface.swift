@@ -15,7 +15,7 @@ package protocol Surface: Sendable {
     /// Reads the credentials. Nothing else of the request is read before they are verified.
     ///
     /// - Throws: `Refusal.unauthorized`, or the surface's own error, if there are none.
-    func proof(of request: HTTPServerRequest, _ visit: RequestContext) throws -> Proof
+    func proof(of request: HTTPServerRequest, _ context: RequestContext) throws -> Proof
 
     /// Returns the reason not to read the body of a request; `nil`: it is read. Called when its
     /// head is read.
@@ -28,7 +28,7 @@ package protocol Surface: Sendable {
     func answer(toOwn error: any Error, _ request: HTTPServerRequest) -> HTTPServerResponse?
 
     /// Adds what each response of the surface carries to a handler's response.
-    func dressed(
+    func decorated(
         _ response: HTTPServerResponse,
         for request: HTTPServerRequest
     ) -> HTTPServerResponse
@@ -39,7 +39,7 @@ extension Surface {
 
     package func refusal(beforeBodyOf request: HTTPServerRequest) -> HTTPProblem? { nil }
 
-    package func proof(of request: HTTPServerRequest, _ visit: RequestContext) throws -> Proof {
+    package func proof(of request: HTTPServerRequest, _ context: RequestContext) throws -> Proof {
         try Proof(headers: request.headers)
     }
 
@@ -54,25 +54,25 @@ extension Surface {
         _ request: HTTPServerRequest
     ) -> HTTPServerResponse? { nil }
 
-    package func dressed(
+    package func decorated(
         _ response: HTTPServerResponse,
         for request: HTTPServerRequest
     ) -> HTTPServerResponse { response }
 
     /// Returns the response to an error; `nil` if it must not be shown.
-    func told(_ error: any Error, _ request: HTTPServerRequest) -> HTTPServerResponse? {
+    func errorResponse(_ error: any Error, _ request: HTTPServerRequest) -> HTTPServerResponse? {
         let refusal = Refusal(error)
         let answer = answer(toOwn: error, request) ?? refusal.map { self.answer(to: $0, request) }
-        return answer.map { opened(refusal?.completed($0) ?? $0) }
+        return answer.map { withCORSHeaders(refusal?.completed($0) ?? $0) }
     }
 
     func refused(_ refusal: Refusal, _ request: HTTPServerRequest) -> HTTPServerResponse {
-        opened(refusal.completed(answer(to: refusal, request)))
+        withCORSHeaders(refusal.completed(answer(to: refusal, request)))
     }
 
     /// Adds the CORS headers: web pages must be able to read errors, too.
-    func opened(_ response: HTTPServerResponse) -> HTTPServerResponse {
-        cors?.opened(response) ?? response
+    func withCORSHeaders(_ response: HTTPServerResponse) -> HTTPServerResponse {
+        cors?.withCORSHeaders(response) ?? response
     }
 }
 

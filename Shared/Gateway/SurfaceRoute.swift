@@ -5,7 +5,7 @@ package struct SurfaceRoute: Sendable {
     package enum Handler: Sendable {
         /// A route without a key, or with a proof that is not the surface's usual one: the handler
         /// authenticates its caller by the visit, or needs none.
-        case anybody(
+        case unauthenticated(
             @Sendable (HTTPServerRequest, RequestContext) async throws -> HTTPServerResponse
         )
         case caller(@Sendable (HTTPServerRequest, Caller) async throws -> HTTPServerResponse)

@@ -106,7 +106,7 @@ package final class HTTP2ServerSession {
     }
 
     /// Returns the GOAWAY of a failed session: its queued output is not sent.
-    package func lastWords(_ error: HTTP2SessionError) -> [UInt8] {
+    package func finalBytes(_ error: HTTP2SessionError) -> [UInt8] {
         var bytes: [UInt8] = [0, 0, 8, UInt8(NGHTTP2_GOAWAY.rawValue), 0, 0, 0, 0, 0]
         for number in [UInt32(lastStreamID), error.errorCode] {
             bytes += [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: number >> $0) }

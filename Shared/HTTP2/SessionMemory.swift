@@ -11,7 +11,7 @@ struct SessionMemory {
     /// Precedes each block; as large as the alignment that libnghttp2 may expect.
     @safe
     private struct Header {
-        /// The index of its size class; `unkept` if it came directly from libc.
+        /// The index of its size class; `uncached` if it came directly from libc.
         var index: Int
         /// The next free block, while it is free.
         var next: UnsafeMutableRawPointer?
@@ -25,7 +25,7 @@ struct SessionMemory {
 
     private static let step = 64
     private static let classes = 16
-    private static let unkept = -1
+    private static let uncached = -1
     /// The most free blocks of one class, at most 1 MiB: enough for as many streams.
     private static let keptBlocks = 1024
 
@@ -57,7 +57,7 @@ struct SessionMemory {
 
     func take(_ size: Int) -> UnsafeMutableRawPointer? {
         let index = max(0, (size - 1) / Self.step)
-        guard index < Self.classes else { return unsafe Self.makeBlock(size, Self.unkept) }
+        guard index < Self.classes else { return unsafe Self.makeBlock(size, Self.uncached) }
         guard let block = unsafe kept[index].first else {
             return unsafe Self.makeBlock((index + 1) * Self.step, index)
         }
@@ -93,7 +93,7 @@ struct SessionMemory {
         let block = unsafe pointer - MemoryLayout<Header>.stride
         let header = unsafe block.assumingMemoryBound(to: Header.self)
         let index = unsafe header.pointee.index
-        if index == Self.unkept {
+        if index == Self.uncached {
             guard size > Self.classes * Self.step else { return unsafe move(pointer, size, size) }
             let (total, isTooLarge) = size.addingReportingOverflow(MemoryLayout<Header>.stride)
             guard !isTooLarge, let larger = unsafe realloc(block, total) else { return nil }

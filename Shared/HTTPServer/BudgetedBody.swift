@@ -16,7 +16,7 @@ final class BudgetedBody: Sendable {
         self.maximumBytes = maximumBytes
     }
 
-    deinit { letGo() }
+    deinit { releaseBytes() }
 
     /// Counts the present size of the body.
     ///
@@ -33,7 +33,7 @@ final class BudgetedBody: Sendable {
         )
     }
 
-    func letGo() {
+    func releaseBytes() {
         let held = bytes.exchange(0, ordering: .relaxed)
         if held != 0 { budget.add(-held) }
     }
@@ -41,7 +41,7 @@ final class BudgetedBody: Sendable {
     func drop() {
         unsafe whenDropped?()
         unsafe whenDropped = nil
-        letGo()
+        releaseBytes()
     }
 
     /// Counts a body that its handler refused; connections count all other refusals.

@@ -26,7 +26,7 @@ package final class ClientPresence: Sendable {
         self.gatheredBytes = gatheredBytes
     }
 
-    deinit { letGo() }
+    deinit { releaseBytes() }
 
     package var isGone: Bool { lock.withLock { unsafe hasLeft } }
 
@@ -124,7 +124,7 @@ package final class ClientPresence: Sendable {
     }
 
     /// Releases the gathered bytes: the response is complete, or its handler gave up.
-    func letGo() {
+    func releaseBytes() {
         let held = heldBytes.exchange(0, ordering: .relaxed)
         if held != 0 { gatheredBytes?.add(-held) }
     }

@@ -66,12 +66,12 @@ extension Connection {
     /// Ends a streamed response from this side; its handler is notified, and may take its time.
     func endStream(_ ticket: Int, _ reason: HTTPStreamEnded) {
         guard let writer = streams.removeValue(forKey: ticket) else { return }
-        let isHeardOut = reason == .serverStops || reason == .finished
-        if case .feed(let feed) = writer.stream.source, isHeardOut {
-            let words = feed.lastWords()
+        let isDrained = reason == .serverStops || reason == .finished
+        if case .feed(let feed) = writer.stream.source, isDrained {
+            let words = feed.finalBytes()
             if !words.isEmpty { driver?.sendPart(ticket, words) }
         }
-        let isWhole = isHeardOut || reason == .deadline
+        let isWhole = isDrained || reason == .deadline
         driver?.endStream(ticket, isWhole: isWhole, isLast: true)
         writer.end(reason)
         switch writer.stream.source {

@@ -54,7 +54,7 @@ final class Connection: @unchecked Sendable {
     private static let lingerTime: Duration = .seconds(2)
     /// How long the requests of a peer that has ended its side are still worked on: it may still
     /// read, and only its silence tells it from a peer that has gone.
-    private static let patience: Duration = .seconds(1)
+    private static let timeLimit: Duration = .seconds(1)
     /// The most memory that an empty buffer may hold: there are thousands of connections.
     private var keptBytes = HTTP1Parser.keptBytes
 
@@ -237,7 +237,7 @@ final class Connection: @unchecked Sendable {
         guard !isFinishing, !isClosed else { return }
         isFinishing = true
         // Outstanding requests will not get a response.
-        callersLeft()
+        allClientsDisconnected()
         flushSoon()
     }
 
@@ -273,7 +273,7 @@ final class Connection: @unchecked Sendable {
         driver?.connectionClosed()
         for ticket in Array(streams.keys) { endStream(ticket, .disconnected) }
         driver = nil
-        callersLeft()
+        allClientsDisconnected()
         output.clear()
         pace = nil
         countHeldBytes()
@@ -355,11 +355,11 @@ final class Connection: @unchecked Sendable {
     }
 
     /// Marks that the client no longer waits for the response to this request.
-    func callerLeft(_ ticket: Int) {
+    func clientDisconnected(_ ticket: Int) {
         handlers[ticket]?.request.request.caller.leave()
     }
 
-    private func callersLeft() {
+    private func allClientsDisconnected() {
         for handler in handlers.values { handler.request.request.caller.leave() }
     }
 
@@ -371,7 +371,7 @@ final class Connection: @unchecked Sendable {
 
     func tick(_ now: ContinuousClock.Instant) {
         if isClosed { return }
-        if let leftAt, now >= leftAt + Self.patience { callersLeft() }
+        if let leftAt, now >= leftAt + Self.timeLimit { allClientsDisconnected() }
         if readsTooSlowly(now) {
             server.instruments.slowReaders.add(1)
             pace = nil

@@ -104,7 +104,7 @@ final class HTTP2Connection: ProtocolDriver {
             let stream = streams.removeValue(forKey: id)
             bufferedBytes -= stream?.body.count ?? 0
             if stream?.phase == .streaming { connection.endStream(Int(id), .disconnected) }
-            if stream?.phase == .responding { connection.callerLeft(Int(id)) }
+            if stream?.phase == .responding { connection.clientDisconnected(Int(id)) }
             if streams.isEmpty { idleSince = .now }
         }
     }
@@ -451,7 +451,7 @@ final class HTTP2Connection: ProtocolDriver {
             )
         }
         hasFailed = true
-        connection.send(session.lastWords(error))
+        connection.send(session.finalBytes(error))
         connection.finish()
     }
 

@@ -44,7 +44,7 @@ package protocol HTTPStreamFeed: AnyObject, Sendable {
 
     /// Returns the last bytes for the peer, before the response is ended by the server's stop or by
     /// `HTTPBodyWriter.finish`.
-    func lastWords() -> [UInt8]
+    func finalBytes() -> [UInt8]
 
     /// Notes that the response takes no more bytes. Not called if it never began.
     func ended(_ writer: HTTPBodyWriter)

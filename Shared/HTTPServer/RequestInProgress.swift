@@ -38,7 +38,7 @@ final class RequestInProgress: @unchecked Sendable {
     /// Drops the body, once the handler has ended or will not run.
     func dropBody() {
         request.body = []
-        heldBody.letGo()
+        heldBody.releaseBytes()
     }
 
     /// Drops all of the request that its log line does not need: its response may take days.
@@ -53,7 +53,7 @@ final class RequestInProgress: @unchecked Sendable {
 
     /// Takes the response, once `runHandler` has returned.
     func takeResponse() -> HTTPServerResponse {
-        request.caller.letGo()
+        request.caller.releaseBytes()
         defer { response = HTTPServerResponse(status: 500) }
         return response
     }

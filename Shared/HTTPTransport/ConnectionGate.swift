@@ -23,7 +23,7 @@ final class ConnectionGate {
     private var lastStreams: [Int: Int] = [:]
 
     private static let maximumProven = 4096
-    private static let patience = Duration.seconds(1)
+    private static let timeLimit = Duration.seconds(1)
 
     /// Whether this call may be sent on the connection now.
     func admits(_ call: UInt, onPort port: Int) -> Bool {
@@ -47,7 +47,7 @@ final class ConnectionGate {
 
     /// Whether a first call has blocked the others for long enough.
     func isTimedOut(at now: ContinuousClock.Instant) -> Bool {
-        let ports = proving.filter { now - $0.value.since >= Self.patience }.map(\.key)
+        let ports = proving.filter { now - $0.value.since >= Self.timeLimit }.map(\.key)
         for port in ports {
             proving[port] = nil
             prove(port)
@@ -62,7 +62,7 @@ final class ConnectionGate {
     }
 
     /// Whether the peer has reported that it did not process this stream.
-    func isDisowned(stream: Int, onPort port: Int) -> Bool {
+    func isUnprocessed(stream: Int, onPort port: Int) -> Bool {
         lastStreams[port].map { stream > $0 } ?? false
     }
 

@@ -31,7 +31,7 @@ struct ConnectionPolicy: Equatable {
 
     /// The answers, or the lifetime, after which a connection was worth making: nginx ends a
     /// connection after 1000 requests.
-    private static let lastingAnswers = 50
+    private static let minimumUsefulResponses = 50
     private static let lastingMilliseconds: Int64 = 10_000
     private static let settledAnswers = 10
 
@@ -43,10 +43,10 @@ struct ConnectionPolicy: Equatable {
     private(set) var hasJustLasted = false
     private var answers = 0
     private var hasBeenOld = false
-    private var endIsJudged = false
+    private var isEndCounted = false
     private var isProven: Bool
     private var openedAt: Int64 = 0
-    private var heardAt: Int64 = 0
+    private var lastReceivedAt: Int64 = 0
     private var answeredAt: Int64 = 0
     private var firstSentAt: Int64?
     private var pingedAt: Int64?
@@ -63,11 +63,11 @@ struct ConnectionPolicy: Equatable {
 
     mutating func opened(at now: Int64) {
         openedAt = now
-        heardAt = now
+        lastReceivedAt = now
     }
 
     mutating func heard(at now: Int64) {
-        heardAt = now
+        lastReceivedAt = now
         pingedAt = nil
     }
 
@@ -81,7 +81,7 @@ struct ConnectionPolicy: Equatable {
         answeredAt = now
         stuckSince = nil
         let isOld = now - openedAt >= Self.lastingMilliseconds
-        hasJustLasted = answers == Self.lastingAnswers || isOld && !hasBeenOld
+        hasJustLasted = answers == Self.minimumUsefulResponses || isOld && !hasBeenOld
         hasBeenOld = hasBeenOld || isOld
         if status != 401, status != 403 { isProven = true }
     }
@@ -96,9 +96,9 @@ struct ConnectionPolicy: Equatable {
 
     /// Notes that the peer ends it; returns whether that is too early, once.
     mutating func endsEarly(at now: Int64) -> Bool {
-        guard !endIsJudged else { return false }
-        endIsJudged = true
-        return answers < Self.lastingAnswers && now - openedAt < Self.lastingMilliseconds
+        guard !isEndCounted else { return false }
+        isEndCounted = true
+        return answers < Self.minimumUsefulResponses && now - openedAt < Self.lastingMilliseconds
     }
 
     /// Returns how many requests it may be given now.
@@ -109,7 +109,7 @@ struct ConnectionPolicy: Equatable {
 
     /// Whether the peer's stream limit is final. APNs allows one stream at first, and raises the
     /// limit only around its first answer.
-    func believes(limit: Int) -> Bool {
+    func accepts(limit: Int) -> Bool {
         isProven && hasAnswered && !isRetiring && (limit > 1 || answers >= Self.settledAnswers)
     }
 
@@ -149,14 +149,14 @@ struct ConnectionPolicy: Equatable {
             return now - pingedAt >= limits.pingMilliseconds ? .giveUp : .none
         }
         guard awaited > 0 else {
-            let isIdle = now - max(heardAt, openedAt) >= limits.idleMilliseconds
+            let isIdle = now - max(lastReceivedAt, openedAt) >= limits.idleMilliseconds
             guard isRetiring || isCongested || isIdle || isOld(at: now) else { return .none }
             // It closes once its last bytes are written, which a vanished peer never takes.
             let since = doneAt ?? now
             doneAt = since
             return now - since >= limits.pingMilliseconds ? .giveUp : .retire
         }
-        if now - heardAt >= limits.pingAfterMilliseconds {
+        if now - lastReceivedAt >= limits.pingAfterMilliseconds {
             pingedAt = now
             return .ping
         }

@@ -158,7 +158,7 @@ final class HTTP2Connection: @unchecked Sendable {
                 self.act(on: descriptor, readiness)
             }
         watches[descriptor] = watch
-        var interest: Readiness = []
+        var interest: DescriptorReadiness = []
         if what & CURL_POLL_IN != 0 { interest.insert(.readable) }
         if what & CURL_POLL_OUT != 0 { interest.insert(.writable) }
         watch.interest = interest
@@ -175,7 +175,7 @@ final class HTTP2Connection: @unchecked Sendable {
     }
 
     /// Runs libcurl's action for a descriptor; -1 stands for its own timer.
-    private func act(on descriptor: Int32, _ readiness: Readiness) {
+    private func act(on descriptor: Int32, _ readiness: DescriptorReadiness) {
         guard phase == .connecting else { return }
         var events: Int32 = 0
         if readiness.contains(.readable) { events |= CURL_CSELECT_IN }
@@ -267,7 +267,7 @@ final class HTTP2Connection: @unchecked Sendable {
     /// Whether the socket is watched for becoming writable.
     private var isBlocked = false
 
-    private func ready(_ readiness: Readiness) {
+    private func ready(_ readiness: DescriptorReadiness) {
         if readiness.contains(.writable) {
             if write() { pool.drained() }
         }
@@ -302,7 +302,7 @@ final class HTTP2Connection: @unchecked Sendable {
     }
 
     private func listen() {
-        var interest: Readiness = []
+        var interest: DescriptorReadiness = []
         if pause == nil { interest.insert(.readable) }
         if isBlocked { interest.insert(.writable) }
         watch?.interest = interest

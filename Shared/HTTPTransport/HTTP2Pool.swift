@@ -46,7 +46,7 @@ package final class HTTP2Pool: @unchecked Sendable {
     private var usualStreams = 500
     private var isAtEndOfTurn = false
     /// Whether requests have returned to the queue since the last distribution.
-    private var somethingCameBack = false
+    private var hasReturnedRequests = false
     private var timer: LoopTimer?
     private var timerPeriod = Duration.zero
     /// Whether further timeouts are due, in a turn of their own.
@@ -63,7 +63,7 @@ package final class HTTP2Pool: @unchecked Sendable {
     /// A peer that refuses a stream this often means it.
     private static let maximumRefusals = 10
     /// Consecutive connections that were established, and ended without an answer.
-    private static let patience = 3
+    private static let maximumFailures = 3
     /// The least requests given to one connection at a time: fewer bytes a write mean more writes.
     private static let smallestShare = 32
     /// The most timeouts in one turn.
@@ -217,7 +217,7 @@ package final class HTTP2Pool: @unchecked Sendable {
         now = milliseconds
         shareOut()
         openConnections()
-        somethingCameBack = false
+        hasReturnedRequests = false
         for connection in connections {
             connection.flush()
             // Cancelled streams end as they are written.
@@ -229,7 +229,7 @@ package final class HTTP2Pool: @unchecked Sendable {
             }
         }
         if state == .closing, requestsInside == 0 { close() }
-        if somethingCameBack { turnEnds() }
+        if hasReturnedRequests { turnEnds() }
         setTimer()
     }
 
@@ -300,7 +300,7 @@ package final class HTTP2Pool: @unchecked Sendable {
         var known = 0
         for connection in connections where connection.phase == .open {
             let limit = connection.peerStreamLimit
-            if connection.rule.believes(limit: limit) { known = max(known, limit) }
+            if connection.rule.accepts(limit: limit) { known = max(known, limit) }
         }
         if known > 0 { usualStreams = min(known, configuration.maximumStreams) }
         return usualStreams
@@ -349,7 +349,7 @@ package final class HTTP2Pool: @unchecked Sendable {
             }
         }
         takeCompletions(connection)
-        if isSentAway { judgeEnd(of: connection) }
+        if isSentAway { countEnd(of: connection) }
         if session.hasUndrainedRequests,
             session.isGoingAway || session.openStreams > session.peerStreamLimit
         {
@@ -361,7 +361,7 @@ package final class HTTP2Pool: @unchecked Sendable {
 
     /// Notes that the peer ends a connection that has answered. If that is soon after it was made,
     /// repeatedly, the next ones are delayed. The end of an unused connection does no harm.
-    private func judgeEnd(of connection: HTTP2Connection) {
+    private func countEnd(of connection: HTTP2Connection) {
         guard connection.rule.hasAnswered,
             table.awaited(on: connection.number) > 0 || table.waiting > 0,
             connection.rule.endsEarly(at: now)
@@ -427,7 +427,7 @@ package final class HTTP2Pool: @unchecked Sendable {
             return finish(number, .failure(error))
         }
         table.putBack(number)
-        somethingCameBack = true
+        hasReturnedRequests = true
     }
 
     func ended(_ connection: HTTP2Connection, _ error: HTTPTransportError, wasOpen: Bool) {
@@ -444,7 +444,7 @@ package final class HTTP2Pool: @unchecked Sendable {
             log.debug("connection failed", [.error: .string(error.debugDescription)])
             failed(error, isFinal: !wasOpen)
         } else if rule.hasAnswered, !rule.isRetiring {
-            judgeEnd(of: connection)
+            countEnd(of: connection)
         }
         turnEnds()
     }
@@ -455,7 +455,7 @@ package final class HTTP2Pool: @unchecked Sendable {
     private func failed(_ error: HTTPTransportError, isFinal: Bool) {
         reconnect.failed(at: milliseconds, jitter: Double.random(in: 0..<1))
         guard !connections.contains(where: { !$0.rule.isRetiring }),
-            isFinal || reconnect.failures >= Self.patience
+            isFinal || reconnect.failures >= Self.maximumFailures
         else { return }
         var error = error
         error.requestWasNotSent = true

@@ -172,7 +172,7 @@ package final class HTTPClient: @unchecked Sendable {
                 self.ready(descriptor, readiness)
             }
         watches[descriptor] = watch
-        var interest: Readiness = []
+        var interest: DescriptorReadiness = []
         if what & CURL_POLL_IN != 0 { interest.insert(.readable) }
         if what & CURL_POLL_OUT != 0 { interest.insert(.writable) }
         watch.interest = interest
@@ -188,7 +188,7 @@ package final class HTTPClient: @unchecked Sendable {
         }
     }
 
-    private func ready(_ descriptor: Int32, _ readiness: Readiness) {
+    private func ready(_ descriptor: Int32, _ readiness: DescriptorReadiness) {
         var events: Int32 = 0
         if readiness.contains(.readable) { events |= CURL_CSELECT_IN }
         if readiness.contains(.writable) { events |= CURL_CSELECT_OUT }
@@ -206,7 +206,7 @@ package final class HTTPClient: @unchecked Sendable {
 
     private func finishTransfers() {
         var finished: [Finished] = []
-        var areDisowned = false
+        var areUnprocessed = false
         var code = CURLE_OK
         while let handle = unsafe carillon_multi_next_finished(multi, &code) {
             let key = UInt(bitPattern: handle)
@@ -216,20 +216,20 @@ package final class HTTPClient: @unchecked Sendable {
                 heldBack[key] = transfer
                 continue
             }
-            if code != CURLE_OK, transfer.takeDisowned() {
+            if code != CURLE_OK, transfer.takeUnprocessed() {
                 heldBack[key] = transfer
-                areDisowned = true
+                areUnprocessed = true
                 _ = gate.finished(key, wasAnswered: false, port: transfer.port)
                 continue
             }
             transfers[key] = nil
             finished.append((transfer, transfer.result(code)))
         }
-        if areDisowned { letThrough() }
+        if areUnprocessed { startWaiting() }
         complete(finished)
     }
 
-    private func letThrough() {
+    private func startWaiting() {
         guard !heldBack.isEmpty else { return }
         let transfers = heldBack.values
         heldBack = [:]
@@ -260,7 +260,7 @@ package final class HTTPClient: @unchecked Sendable {
             )
             opensGate = opensGate || unblocks
         }
-        if opensGate, state != .closed { letThrough() }
+        if opensGate, state != .closed { startWaiting() }
         for (transfer, result) in finished {
             if case .failure(let error) = result {
                 log.debug("call failed", [.error: .string(error.debugDescription)])
@@ -295,7 +295,7 @@ package final class HTTPClient: @unchecked Sendable {
             deadlineTimer?.cancel()
             deadlineTimer = nil
         }
-        if gate.isTimedOut(at: now) { letThrough() }
+        if gate.isTimedOut(at: now) { startWaiting() }
         complete(overdue.map { ($0, .failure($0.timedOut())) })
     }
 

@@ -87,7 +87,7 @@ struct RequestQueue {
     private var gone = 0
     /// The urgent requests since the last turn of the others.
     private var overtaken = 0
-    private var wasOthersTurn = false
+    private var lastTurnWasOthers = false
 
     private static let urgentInARow = 7
 
@@ -118,18 +118,18 @@ struct RequestQueue {
     /// Notes that the last request was not awaited any more; the next one gets its turn.
     mutating func passed() {
         gone -= 1
-        if wasOthersTurn { overtaken = Self.urgentInARow }
+        if lastTurnWasOthers { overtaken = Self.urgentInARow }
     }
 
     /// - Parameter mayTake: Whether an owner may have one more in flight.
     /// - Returns: Nil if no request is queued whose owner may.
     mutating func next(where mayTake: (Int) -> Bool) -> Int? {
-        wasOthersTurn = overtaken >= Self.urgentInARow && others.count > 0
-        if wasOthersTurn, let number = others.next(where: mayTake) {
+        lastTurnWasOthers = overtaken >= Self.urgentInARow && others.count > 0
+        if lastTurnWasOthers, let number = others.next(where: mayTake) {
             overtaken = 0
             return number
         }
-        wasOthersTurn = false
+        lastTurnWasOthers = false
         if let number = urgent.next(where: mayTake) {
             if others.count > 0 { overtaken += 1 }
             return number

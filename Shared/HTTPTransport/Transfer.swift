@@ -24,7 +24,7 @@ final class Transfer {
     private let gate: ConnectionGate?
     private(set) var port: Int?
     private var stream: Int?
-    private var timesDisowned = 0
+    private var timesUnprocessed = 0
     private var isHeldBack = false
     private var timesSent = 0
     private var addressWasRefused = false
@@ -34,7 +34,7 @@ final class Transfer {
     private var body: [UInt8] = []
 
     private static let maximumHeadBytes = 65_536
-    private static let maximumTimesDisowned = 3
+    private static let maximumTimesUnprocessed = 3
 
     /// - Throws: `invalidRequest`, `hostRefused` or `local`; nothing was sent.
     init(
@@ -178,9 +178,9 @@ final class Transfer {
 
     /// Whether the peer has reported that it did not process this attempt, so that the call may be
     /// added again as a new one. Reading it resets it; true only a few times.
-    func takeDisowned() -> Bool {
-        guard isDisowned, timesDisowned < Self.maximumTimesDisowned else { return false }
-        timesDisowned += 1
+    func takeUnprocessed() -> Bool {
+        guard isUnprocessed, timesUnprocessed < Self.maximumTimesUnprocessed else { return false }
+        timesUnprocessed += 1
         timesSent = 0
         stream = nil
         headBytes = 0
@@ -189,9 +189,9 @@ final class Transfer {
         return true
     }
 
-    private var isDisowned: Bool {
+    private var isUnprocessed: Bool {
         guard let gate, let port, let stream else { return false }
-        return gate.isDisowned(stream: stream, onPort: port)
+        return gate.isUnprocessed(stream: stream, onPort: port)
     }
 
     /// Reads libcurl's verbose output: its only report of streams and GOAWAY. If a version changes
@@ -292,7 +292,7 @@ final class Transfer {
     }
 
     func timedOut() -> HTTPTransportError {
-        HTTPTransportError(.timeout, requestWasNotSent: !mayHaveBeenSent || isDisowned)
+        HTTPTransportError(.timeout, requestWasNotSent: !mayHaveBeenSent || isUnprocessed)
     }
 
     private func error(_ code: CURLcode) -> HTTPTransportError {
@@ -309,7 +309,7 @@ final class Transfer {
             }
         return HTTPTransportError(
             kind,
-            requestWasNotSent: !mayHaveBeenSent || isDisowned,
+            requestWasNotSent: !mayHaveBeenSent || isUnprocessed,
             detail: "\(code.rawValue) \(detail)"
         )
     }

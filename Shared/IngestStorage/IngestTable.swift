@@ -45,7 +45,7 @@ package struct IngestTable: Sendable {
     }
 
     /// Returns the statements for a change of the subjects.
-    func indexesAnew(_ subjects: [String], instead old: [String]) -> [String] {
+    func replacementIndexes(_ subjects: [String], instead old: [String]) -> [String] {
         old.indices.map { "DROP INDEX IF EXISTS \(name)_subject_\($0 + 1)" } + indexes(subjects)
     }
 

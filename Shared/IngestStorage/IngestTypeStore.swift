@@ -164,7 +164,7 @@ package struct IngestTypeStore: Sendable {
         expecting version: Int
     ) async throws -> StoredIngestType {
         try await database.transaction { transaction in
-            try await Self.patience(transaction)
+            try await Self.setTimeouts(transaction)
             _ = try await transaction.execute(Self.lock)
             try await Self.check(new, transaction)
             let known = try await transaction.execute(
@@ -264,7 +264,7 @@ package struct IngestTypeStore: Sendable {
         let table = IngestTable(number: stored.number)
         if let known {
             guard known.subjects != subjects else { return stored }
-            for statement in table.indexesAnew(subjects, instead: known.subjects) {
+            for statement in table.replacementIndexes(subjects, instead: known.subjects) {
                 try await transaction.script(statement)
             }
         } else {
@@ -281,7 +281,7 @@ package struct IngestTypeStore: Sendable {
     }
 
     /// Sets the timeouts: an index of many rows takes its time, but waiting for a table's lock blocks others.
-    private static func patience(_ transaction: PostgresTransaction) async throws {
+    private static func setTimeouts(_ transaction: PostgresTransaction) async throws {
         _ = try await transaction.execute(
             """
             SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '10s', true)

@@ -86,7 +86,7 @@ enum IngestView {
             try await note(stream, view, wanted, transaction)
             return
         }
-        let view = try await freeName(of: typeName, app, transaction)
+        let view = try await unusedViewName(of: typeName, app, transaction)
         try await transaction.script(
             "CREATE " + definition(view, type, app: isBuiltIn ? app : nil, wanted)
         )
@@ -150,7 +150,7 @@ enum IngestView {
     }
 
     /// Returns a free name, which becomes the stream's permanently.
-    private static func freeName(
+    private static func unusedViewName(
         of type: String,
         _ app: String,
         _ transaction: PostgresTransaction

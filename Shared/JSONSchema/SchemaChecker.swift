@@ -31,7 +31,7 @@ package final class SchemaChecker {
     private var isSpent = false
     /// The path, from the innermost part out.
     private var path: [PathPart] = []
-    private var fault = Fault.never
+    private var fault = ViolationKind.never
 
     package init() {}
 
@@ -63,7 +63,7 @@ package final class SchemaChecker {
         return pointer
     }
 
-    private func fails(_ fault: Fault) -> Bool {
+    private func fails(_ fault: ViolationKind) -> Bool {
         path.removeAll(keepingCapacity: true)
         self.fault = fault
         return false
@@ -283,7 +283,7 @@ private enum PathPart {
 }
 
 /// A fault, rendered only for an answer.
-private enum Fault {
+private enum ViolationKind {
     case never, missing, unknown, pattern, repeated, noneOfAny, noneOfOne, severalOfOne, taken
     case tooLong
     case kinds(ValueKinds)

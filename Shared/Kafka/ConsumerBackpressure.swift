@@ -18,7 +18,7 @@ struct ConsumerBackpressure {
     private var hasLeftSome = false
 
     /// How long the queue may stay unserved; a group expels a member only after minutes of silence.
-    static let patience: Duration = .seconds(1)
+    static let timeLimit: Duration = .seconds(1)
 
     init(maximumRecords: Int, maximumBytes: Int) {
         self.maximumRecords = maximumRecords
@@ -45,7 +45,7 @@ struct ConsumerBackpressure {
         hasLeftSome = true
         let since = fullSince ?? now
         fullSince = since
-        guard !isHeldBack, now - since >= Self.patience else { return .none }
+        guard !isHeldBack, now - since >= Self.timeLimit else { return .none }
         isHeldBack = true
         return .pause
     }

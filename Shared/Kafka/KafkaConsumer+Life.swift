@@ -139,8 +139,8 @@ extension KafkaConsumer {
 
     private func destroyClient() {
         endStopping()
-        let patience = loop.stopClock.limit(.seconds(5), share: 0.3)
-        let limit = loop.schedule(after: patience) { [weak self] in
+        let timeLimit = loop.stopClock.limit(.seconds(5), share: 0.3)
+        let limit = loop.schedule(after: timeLimit) { [weak self] in
             self?.assumeIsolated { consumer in
                 guard consumer.state != .ended else { return }
                 consumer.log.info("consumer not destroyed", [.kafkaGroup: .string(consumer.group)])

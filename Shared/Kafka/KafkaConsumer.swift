@@ -332,7 +332,7 @@ package actor KafkaConsumer {
         log.info("consumer error", data)
         if error.code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN.rawValue {
             isBrokerUp = false
-            tellBroker()
+            reportToBroker()
         } else if partition == nil {
             lastError = error
             if !hasJoined { availability.set(.assignment, because("has no assignment yet")) }
@@ -360,13 +360,13 @@ package actor KafkaConsumer {
 
     private func measure(_ statistics: KafkaStatistics) {
         isBrokerUp = statistics.isBrokerUp
-        tellBroker()
+        reportToBroker()
         let lags = tracker.lags(statistics.partitions)
         for topic in Set(lags.keys).union(lag.keys) { gauge(of: topic)?.set(lags[topic] ?? 0) }
         queueGauge?.set(client.queueLength + ready.count)
     }
 
-    private func tellBroker() {
+    private func reportToBroker() {
         availability.set(.broker, isBrokerUp ? nil : because("reaches no broker"))
     }
 

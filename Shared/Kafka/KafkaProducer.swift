@@ -58,7 +58,7 @@ package actor KafkaProducer {
         var isOver: Bool { produced == count && unanswered == 0 }
 
         /// Releases the records: those that wait for an acknowledgement need not be held twice.
-        func letGoOfRecords() { records = nil }
+        func releaseRecords() { records = nil }
     }
 
     private let client: KafkaClient
@@ -247,7 +247,7 @@ package actor KafkaProducer {
                 sending.produced += 1
             }
         }
-        sending.letGoOfRecords()
+        sending.releaseRecords()
         return true
     }
 
@@ -416,8 +416,8 @@ package actor KafkaProducer {
             )
         }
         // A purge without an answer would be librdkafka's mistake; it must not hang us.
-        let patience = loop.stopClock.limit(.seconds(2), share: 1.0 / 3)
-        deadline = loop.schedule(after: patience) { [weak self] in
+        let timeLimit = loop.stopClock.limit(.seconds(2), share: 1.0 / 3)
+        deadline = loop.schedule(after: timeLimit) { [weak self] in
             self?.assumeIsolated { $0.answerAllUnanswered() }
         }
         serve()
@@ -451,8 +451,8 @@ package actor KafkaProducer {
         deadline?.cancel()
         state = .destroying
         let loop = loop
-        let patience = loop.stopClock.limit(.seconds(5), share: 1.0 / 3)
-        deadline = loop.schedule(after: patience) { [weak self] in
+        let timeLimit = loop.stopClock.limit(.seconds(5), share: 1.0 / 3)
+        deadline = loop.schedule(after: timeLimit) { [weak self] in
             self?.assumeIsolated { $0.end() }
         }
         client.destroy { loop.execute { self.assumeIsolated { $0.end() } } }

@@ -24,7 +24,7 @@ actor IssuerKeyCache {
     /// The interval of lookups of missing keys, whatever key names tokens make up.
     private static let lookInterval = Duration.seconds(1)
     /// The time that another process may take to fetch from the issuer, and a little more.
-    private static let patience = JWKSSource.timeout + .seconds(2)
+    private static let timeLimit = JWKSSource.timeout + .seconds(2)
     private static let pollInterval = Duration.milliseconds(100)
     static let refreshInterval = Duration.seconds(5)
     static let renewInterval = Duration.seconds(10)
@@ -88,7 +88,7 @@ actor IssuerKeyCache {
         let flight = SingleFlight<Void>(
             on: loop,
             // The time limits of the database, and of the issuer.
-            atMost: Self.patience + .seconds(10),
+            atMost: Self.timeLimit + .seconds(10),
             orElse: LoginRefusal.unavailable
         )
         looks[url] = flight
@@ -109,10 +109,10 @@ actor IssuerKeyCache {
     private func loadOrFetch(_ url: String) async throws {
         if let stored = try await rows.keys(url), adopt(stored), held(url) != nil { return }
         if try await rows.claim(url) { return try await ask(url) }
-        let deadline = ContinuousClock.now + Self.patience
+        let deadline = ContinuousClock.now + Self.timeLimit
         while ContinuousClock.now < deadline {
             guard let stored = try await rows.keys(url) else { return }
-            let isOld = stored.askedAgo.map { $0 > Self.patience } ?? true
+            let isOld = stored.askedAgo.map { $0 > Self.timeLimit } ?? true
             if adopt(stored) || !stored.isBeingAsked || isOld { return }
             try await loop.sleep(for: Self.pollInterval)
         }
@@ -133,7 +133,7 @@ actor IssuerKeyCache {
                 "cannot fetch issuer keys",
                 [.detail: .string(url), .reason: .string(fault.text)]
             )
-            try await rows.gaveUp(url)
+            try await rows.recordFailure(url)
         }
     }
 

@@ -119,7 +119,7 @@ package struct JWKSSource: Sendable {
         do throws(HTTPTransportError) {
             let client = try HTTPClient(transport, on: loop)
             defer { loop.execute { client.close() } }
-            return judge(try await client.call(request))
+            return parse(try await client.call(request))
         } catch {
             return .failure(fault(error))
         }
@@ -136,7 +136,7 @@ package struct JWKSSource: Sendable {
         }
     }
 
-    static func judge(_ response: HTTPResponse) -> Result<FetchedKeys, JWKSFault> {
+    static func parse(_ response: HTTPResponse) -> Result<FetchedKeys, JWKSFault> {
         guard response.status == 200 else {
             return .failure(
                 (300..<400).contains(response.status) ? .redirect : .status(response.status)

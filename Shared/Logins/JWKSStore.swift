@@ -141,7 +141,7 @@ package struct JWKSStore: Sendable {
     }
 
     /// Notes that no useful answer came. The stored keys stay.
-    package func gaveUp(_ url: String) async throws {
+    package func recordFailure(_ url: String) async throws {
         _ = try await database.execute(
             "UPDATE jwks SET answered_at = clock_timestamp() WHERE url = $1",
             [.text(url)]

@@ -129,7 +129,7 @@ package actor LoginCache {
             guard proof.algorithm != nil else { throw TokenFault.algorithm }
             claims = try TokenClaims(proof.claims)
             // Before any keys are fetched for it.
-            try claims.judge(at: wallClock())
+            try claims.validate(at: wallClock())
         } catch let fault as TokenFault {
             throw refusal(fault)
         } catch {

@@ -14,7 +14,7 @@ struct LoginRows: Sendable {
     var claim: @Sendable (_ url: String) async throws -> Bool
     var keep:
         @Sendable (_ url: String, _ keys: JSONValue, _ freshFor: Duration) async throws -> Void
-    var gaveUp: @Sendable (_ url: String) async throws -> Void
+    var recordFailure: @Sendable (_ url: String) async throws -> Void
     /// The addresses whose keys must be renewed before they are stale.
     var due: @Sendable () async throws -> [String]
     var oldestAge: @Sendable () async throws -> Duration
@@ -28,7 +28,7 @@ struct LoginRows: Sendable {
             changed: { try await database.jwks.changed($0) },
             claim: { try await database.jwks.claim($0) },
             keep: { try await database.jwks.keep($0, $1, freshFor: $2) },
-            gaveUp: { try await database.jwks.gaveUp($0) },
+            recordFailure: { try await database.jwks.recordFailure($0) },
             due: { try await database.jwks.due() },
             oldestAge: { try await database.jwks.oldestAge() },
             prune: { try await database.jwks.prune() }

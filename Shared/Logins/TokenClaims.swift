@@ -52,7 +52,7 @@ struct TokenClaims: Sendable {
         return time
     }
 
-    func judge(at now: Instant) throws(TokenFault) {
+    func validate(at now: Instant) throws(TokenFault) {
         let now = Double(now.milliseconds) / 1000
         guard now < expiry + Self.leeway else { throw .expired }
         if let notBefore, now < notBefore - Self.leeway { throw .notYetValid }

@@ -48,8 +48,8 @@ package actor OutboxRelay: ServicePart {
         worker = ClaimWorker(
             "the outbox cannot be brought to Kafka",
             wokenBy: WakeUp(on: loop),
-            listening: { ring in
-                try await database.onNotification(.outbox) { _ in ring() }
+            listening: { wake in
+                try await database.onNotification(.outbox) { _ in wake() }
             },
             on: loop,
             log: log
@@ -60,7 +60,7 @@ package actor OutboxRelay: ServicePart {
         guard (try? await database.untilReady()) != nil else { return }
         await worker.run {
             let claimed = try await database.outbox.claim(limit: Self.batch)
-            try await bring(claimed)
+            try await relay(claimed)
             // Records after one with an order key could not be claimed before.
             if claimed.contains(where: \.isOrdered) { return .again }
             // A notification may be missed while the listener reconnects.
@@ -71,9 +71,9 @@ package actor OutboxRelay: ServicePart {
     /// Produces claimed records to Kafka and stores the result of each.
     ///
     /// - Throws: `RelayError` if Kafka was unavailable for some.
-    private func bring(_ claimed: [ClaimedOutboxRecord]) async throws {
+    private func relay(_ claimed: [ClaimedOutboxRecord]) async throws {
         guard !claimed.isEmpty else { return }
-        let (said, trouble) = await produce(claimed)
+        let (said, failure) = await produce(claimed)
         let verdicts = Array(zip(claimed, said))
         // In a task of its own: a stop must not leave acknowledged records to be sent again.
         let database = database
@@ -81,8 +81,8 @@ package actor OutboxRelay: ServicePart {
             try await database.outbox.finish(verdicts)
         }.value
         relayed.add(said.count { $0 == .acknowledged })
-        if let trouble {
-            throw RelayError(unavailable: said.count { $0 == .unavailable }, reason: trouble)
+        if let failure {
+            throw RelayError(unavailable: said.count { $0 == .unavailable }, reason: failure)
         }
     }
 
@@ -103,8 +103,8 @@ package actor OutboxRelay: ServicePart {
                     [.count: .integer(refused)]
                 )
             }
-            let trouble = errors.lazy.compactMap { $0 }.first { !$0.isTooLarge }
-            return (verdicts, trouble?.description)
+            let failure = errors.lazy.compactMap { $0 }.first { !$0.isTooLarge }
+            return (verdicts, failure?.description)
         } catch {
             return (claimed.map { _ in .unavailable }, "\(error)")
         }

@@ -47,7 +47,7 @@ package struct PushAcceptance: Sendable {
     }
 
     /// A valid push and its record; nothing of it is stored yet.
-    package struct Judged: Sendable {
+    package struct ValidatedPush: Sendable {
         package let push: NewPush
         package let record: OutgoingRecord
 
@@ -64,12 +64,12 @@ package struct PushAcceptance: Sendable {
     /// - Returns: The push to store.
     /// - Throws: `PushRequestError` if the request is invalid, `PushTooLarge` if no device could
     ///   receive it.
-    package func judge(
+    package func validate(
         _ body: JSONObject,
         _ event: Event,
         includesPushID: Bool,
         now: Instant
-    ) throws -> Judged {
+    ) throws -> ValidatedPush {
         let request = try PushRequest.parse(body, now: now)
         let record = PushEvent.encode(
             body,
@@ -104,7 +104,7 @@ package struct PushAcceptance: Sendable {
             expiresAt: request.expiresAt(acceptedAt: now),
             releaseAt: request.releaseTime(acceptedAt: now)
         )
-        return Judged(push: push, record: record)
+        return ValidatedPush(push: push, record: record)
     }
 
     /// Stores a push. The same request key within five minutes is the same push, sent once; the
@@ -112,10 +112,12 @@ package struct PushAcceptance: Sendable {
     ///
     /// - Returns: The stored push; the first one, for a duplicate.
     /// - Throws: `TooManyScheduled` if too many others are scheduled.
-    package func accept(_ judged: Judged, requestKey: String? = nil) async throws -> StoredPush {
+    package func accept(_ validated: ValidatedPush, requestKey: String? = nil) async throws
+        -> StoredPush
+    {
         try await database.pushes.accept(
-            judged.push,
-            record: judged.record,
+            validated.push,
+            record: validated.record,
             requestKey: requestKey,
             maximumWaiting: Self.maximumWaiting
         )
@@ -128,13 +130,13 @@ package struct PushAcceptance: Sendable {
         group eventID: String,
         neighbours: [String] = [],
         app: String,
-        _ judged: [Judged]
+        _ validated: [ValidatedPush]
     ) async throws -> PushStore.AcceptedGroup {
         try await database.pushes.accept(
             group: eventID,
             neighbours: neighbours,
             app: app,
-            judged.map { ($0.push, $0.record) },
+            validated.map { ($0.push, $0.record) },
             maximumWaiting: Self.maximumWaiting
         )
     }

@@ -129,7 +129,7 @@ extension PostgresConnection {
 
     // MARK: Receiving
 
-    func pipelineReady(_ readiness: Readiness) {
+    func pipelineReady(_ readiness: DescriptorReadiness) {
         var isAlive = true
         if !readiness.isDisjoint(with: [.readable, .disconnected]) {
             lastProgress = .now

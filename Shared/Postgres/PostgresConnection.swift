@@ -132,7 +132,7 @@ final class PostgresConnection: @unchecked Sendable {
         watch = loop.watch(handle.descriptor) { self.ready($0) }
     }
 
-    private func ready(_ readiness: Readiness) {
+    private func ready(_ readiness: DescriptorReadiness) {
         switch mode {
         case .connecting, .plain:
             watch?.interest = []
@@ -149,7 +149,7 @@ final class PostgresConnection: @unchecked Sendable {
     /// - Throws: The error that broke the connection; `CancellationError` if the task is cancelled
     ///   and may be.
     func waitForSocket(
-        _ interest: Readiness,
+        _ interest: DescriptorReadiness,
         isCancellable: Bool = true,
         isolation: isolated (any Actor)? = #isolation
     ) async throws {
@@ -178,7 +178,7 @@ final class PostgresConnection: @unchecked Sendable {
 
     private func suspend(
         _ continuation: CheckedContinuation<Void, any Error>,
-        _ interest: Readiness
+        _ interest: DescriptorReadiness
     ) {
         loop.checkIsolated()
         precondition(socketWaiter == nil, "two wait for one socket")

@@ -61,7 +61,7 @@ package final class DatabaseClock: Sendable {
     }
 
     /// Whether this host's clock and Postgres' disagree: one of them is wrong, and it is unknown which.
-    package var isInDoubt: Bool { Self.isTooMuch(hostIsAhead) }
+    package var isInDoubt: Bool { Self.exceedsTolerance(hostIsAhead) }
 
     /// Records that a provider rejected a token for the time in it.
     package func refused(by provider: Platform) {
@@ -73,7 +73,7 @@ package final class DatabaseClock: Sendable {
     /// last ten minutes. The service continues to work.
     package var warning: String? {
         let ahead = hostIsAhead
-        if Self.isTooMuch(ahead) { return Self.text(hostIsAhead: ahead) }
+        if Self.exceedsTolerance(ahead) { return Self.text(hostIsAhead: ahead) }
         let now = steady()
         return lock.withLock {
             guard let complaint = unsafe complaint,
@@ -91,7 +91,7 @@ package final class DatabaseClock: Sendable {
         return "this host's clock is \(seconds) s \(side) Postgres'"
     }
 
-    package static func isTooMuch(_ difference: Duration) -> Bool {
+    package static func exceedsTolerance(_ difference: Duration) -> Bool {
         difference > tolerance || difference < .zero - tolerance
     }
 }

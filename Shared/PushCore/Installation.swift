@@ -187,14 +187,14 @@ extension Installation {
     package static let hubExpiredReason = "expirationTime"
 
     /// Whether `jsonb` can hold the value: strings without NUL, and numbers that it represents exactly.
-    static func canBeKept(_ value: JSONValue) -> Bool {
+    static func isStorable(_ value: JSONValue) -> Bool {
         switch value {
         case .null, .bool, .integer, .double: true
         case .number: false
         case .string(let text): !text.utf8.contains(0)
-        case .array(let elements): elements.allSatisfy(canBeKept)
+        case .array(let elements): elements.allSatisfy(isStorable)
         case .object(let object):
-            object.allSatisfy { !$0.key.utf8.contains(0) && canBeKept($0.value) }
+            object.allSatisfy { !$0.key.utf8.contains(0) && isStorable($0.value) }
         }
     }
 
@@ -224,7 +224,7 @@ struct InstallationFields {
     func check(_ field: String) throws(InstallationError) {
         guard let value = object[field] else { return }
         if field != HubTemplate.field, let problem = FieldName.problem(field) { throw problem }
-        guard Installation.canBeKept(value) else {
+        guard Installation.isStorable(value) else {
             throw .wrongType(field, "without NUL characters and numbers that would be rounded")
         }
     }

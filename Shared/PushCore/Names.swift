@@ -33,7 +33,7 @@ package enum ChannelName {
 
     /// Whether a name can be stored and selected at all. Parse Server checks no more than that, so its
     /// apps have names such as `user:1` and `news.sport`.
-    package static func canBeKept(_ name: String) -> Bool {
+    package static func isStorable(_ name: String) -> Bool {
         name.utf8.count <= maximumBytes && !name.utf8.contains(0)
     }
 

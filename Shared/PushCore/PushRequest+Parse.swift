@@ -47,7 +47,7 @@ extension PushRequest {
     ]
 
     /// The fields that exclude the other selectors.
-    private static let lonelyFields = ["tokens", "audience_topic"]
+    private static let exclusiveFields = ["tokens", "audience_topic"]
 
     /// Reads a request. Kafka and HTTP share this, so a request means the same on both.
     ///
@@ -131,7 +131,7 @@ extension PushRequest {
         for other in ["pace", "flow_control"] where fields.has("spread") && fields.has(other) {
             throw PushRequestError("spread", .conflict(with: other))
         }
-        for field in lonelyFields where fields.has(field) {
+        for field in exclusiveFields where fields.has(field) {
             for other in selectorFields where other != field && fields.has(other) {
                 throw PushRequestError(field, .conflict(with: other))
             }
@@ -173,7 +173,7 @@ extension PushRequest {
         if let topic = try AudienceTopic(fields) { return .topic(topic) }
         let channels = try fields.strings("channels", orOne: true)
         for (index, channel) in (channels ?? []).enumerated()
-        where !ChannelName.canBeKept(channel) {
+        where !ChannelName.isStorable(channel) {
             throw PushRequestError("channels[\(index)]", .badChannelName)
         }
         var selectors = Selectors(

@@ -87,7 +87,7 @@ package struct PushRequest: Sendable, Equatable {
             self.condition = condition
         }
 
-        package var selectsNobody: Bool {
+        package var selectsNothing: Bool {
             channels == [] || identities == [] || installations == []
         }
 
@@ -188,7 +188,7 @@ package struct PushRequest: Sendable, Equatable {
 
     /// Whether the push is from one of Carillon's own services and the same on every repeat: an
     /// unanswered one is sent once more, as one that overwrites, and no device shows it twice.
-    package var saysTheSameAgain: Bool { source.map(Self.alikeSources.contains) ?? false }
+    package var repeatsOverwrite: Bool { source.map(Self.alikeSources.contains) ?? false }
 
     private static let alikeSources: ExactStringSet = [
         PushIdentity.configSource, PushIdentity.secureSource, PushIdentity.syncSource,

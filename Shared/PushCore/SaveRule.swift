@@ -244,7 +244,7 @@ extension Installation {
     /// Whether it has exactly that route.
     func holds(_ keys: Keys) -> Bool {
         !isTemplateOnly && token != nil && token == keys.token && platform == keys.platform
-            && environment.mayBe(keys.environment)
+            && environment.canEqual(keys.environment)
     }
 
     /// Whether it has that token, as a route or only as a field.
@@ -253,12 +253,12 @@ extension Installation {
         guard !isTemplateOnly, let wanted = keys.deviceToken, let own = deviceToken else {
             return false
         }
-        return Keys.parseToken(own).isSame(as: wanted) && environment.mayBe(keys.environment)
+        return Keys.parseToken(own).isSame(as: wanted) && environment.canEqual(keys.environment)
     }
 
     fileprivate func sharesRoute(with other: Installation) -> Bool {
         token == other.token && platform == other.platform
-            && environment.mayBe(other.environment)
+            && environment.canEqual(other.environment)
     }
 }
 
@@ -275,7 +275,7 @@ extension Installation.Keys {
 
 extension PushEnvironment {
     /// Whether the environments can be the same: an unnamed one may be any.
-    package func mayBe(_ other: PushEnvironment) -> Bool {
+    package func canEqual(_ other: PushEnvironment) -> Bool {
         self == other || self == .none || other == .none
     }
 }

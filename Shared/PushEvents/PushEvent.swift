@@ -31,7 +31,7 @@ extension PushEvent {
         var event = try CloudEvent.unwrap(record, maximumBytes: maximumBytes)
         if record.topic == topics.pushRC {
             do throws(PushRequestError) {
-                event.data = try ConfigAnnouncement.request(event.data, source: event.source)
+                event.data = try ConfigAnnouncementRecord.request(event.data, source: event.source)
             } catch {
                 throw DeadLetterReason(error)
             }

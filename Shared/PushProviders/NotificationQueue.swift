@@ -1,7 +1,7 @@
 internal import PushCore
 
 /// One notification inside a client.
-final class Delivery {
+final class QueuedNotification {
     let notification: OutgoingNotification
     /// The number of repeats with a fresh token or connection.
     var renewals = 0
@@ -41,17 +41,17 @@ final class NotificationQueue {
     private(set) var inFlight = 0
     /// The closure that starts one delivery; set once, by the client. Ends in `finish` or
     /// `requeue`, possibly at once.
-    var start: (Delivery) -> Void = { _ in }
+    var start: (QueuedNotification) -> Void = { _ in }
     /// Called when the last delivery has left.
     var onEmpty: () -> Void = {}
 
     private struct Lane {
-        var waiting: [Delivery] = []
+        var waiting: [QueuedNotification] = []
         var head = 0
 
         var count: Int { waiting.count - head }
 
-        mutating func next() -> Delivery? {
+        mutating func next() -> QueuedNotification? {
             guard head < waiting.count else { return nil }
             let next = waiting[head]
             head += 1
@@ -65,7 +65,7 @@ final class NotificationQueue {
             return next
         }
 
-        mutating func putBack(_ delivery: Delivery) {
+        mutating func putBack(_ delivery: QueuedNotification) {
             if head > 0 {
                 head -= 1
                 waiting[head] = delivery
@@ -104,7 +104,7 @@ final class NotificationQueue {
     ) {
         let deadline = ContinuousClock.now + timeout
         for (index, notification) in notifications.enumerated() {
-            let delivery = Delivery(
+            let delivery = QueuedNotification(
                 notification,
                 index: index,
                 deadline: deadline,
@@ -119,7 +119,7 @@ final class NotificationQueue {
         pump()
     }
 
-    func finish(_ delivery: Delivery, _ answer: ProviderAnswer) {
+    func finish(_ delivery: QueuedNotification, _ answer: ProviderAnswer) {
         inFlight -= 1
         if answer.status != nil { lastAnswer = .now }
         delivery.complete(answer)
@@ -129,7 +129,7 @@ final class NotificationQueue {
     }
 
     /// Returns a delivery to the front: it is sent again before all others of its urgency.
-    func requeue(_ delivery: Delivery) {
+    func requeue(_ delivery: QueuedNotification) {
         inFlight -= 1
         if delivery.notification.isUrgent {
             urgent.putBack(delivery)

@@ -52,7 +52,7 @@ extension PayloadTemplate {
             case .mpns: try MPNSRequest.render(request, pushID: pushID, locale: locale)
             case .connection: try ConnectionRequest.render(request, pushID: pushID, locale: locale)
             }
-        if request.saysTheSameAgain { draft.payload.repeatOverwrites = true }
+        if request.repeatsOverwrite { draft.payload.repeatOverwrites = true }
         return try PayloadTemplate(draft, marks)
     }
 }
@@ -97,13 +97,13 @@ struct PlatformData {
             }
         }
         let wasEmpty = fields.isEmpty
-        speak(locale, of: LocaleVariants(data))
+        chooseLanguage(locale, of: LocaleVariants(data))
         guard wasEmpty || !fields.isEmpty else { throw .noContent(platform) }
     }
 
     /// Replaces the plain texts by those of the language. If several match, the closest is used,
     /// for each text separately.
-    private mutating func speak(_ locale: String?, of languages: LocaleVariants) {
+    private mutating func chooseLanguage(_ locale: String?, of languages: LocaleVariants) {
         var chosen: [String: (locale: String, value: JSONValue)] = [:]
         for (key, value) in fields {
             guard let variant = languages.variant(key) else { continue }

@@ -1,7 +1,7 @@
 // A push goes through the stores of this module in this order:
 //
 //     Pushes/      PushStore       accepts it over HTTP, finds it, cancels it
-//                  PushBooks       its state and its ledger: SQL fragments that all others use
+//                  LedgerSQL       its state and its ledger: SQL fragments that all others use
 //     Planning/    IntakeStore     makes it of an event
 //                  ScheduleStore   releases it at its time
 //                  PlanningStore   plans its audience, page by page

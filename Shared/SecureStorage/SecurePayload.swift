@@ -105,7 +105,7 @@ package enum IdempotencyResult: Sendable, Equatable {
 
 /// The result of storing content.
 package enum SecurePayloadResult: Sendable, Equatable {
-    case kept
+    case stored
     /// The id, or the id of its push, is in use: another id may work.
     case idTaken
     /// The form of the app's ids has changed to this one.

@@ -7,7 +7,7 @@ import Storage
 /// Secure payloads: content that is stored for one identity, and its readers.
 ///
 /// Authority: only Postgres' clock decides whether content has expired. From that moment on, an
-/// expired row looks nonexistent to every reader; its bytes are deleted by the next `emptyOver`.
+/// expired row looks nonexistent to every reader; its bytes are deleted by the next `emptyExpired`.
 /// Lock order: a payload before its push.
 package struct SecurePayloadStore: Sendable {
     let database: Database
@@ -46,7 +46,7 @@ package struct SecurePayloadStore: Sendable {
     ///   - key: The request's key, where it has one.
     /// - Returns: The result.
     /// - Throws: `StorageError`; then nothing was stored, or its key, if it has one, shows the result.
-    package func keep(
+    package func create(
         _ payload: NewSecurePayload,
         _ push: NewPush,
         record: OutgoingRecord,
@@ -55,9 +55,9 @@ package struct SecurePayloadStore: Sendable {
         for _ in 0..<3 {
             do {
                 try await database.transaction { transaction in
-                    try await Self.keep(payload, push, record, key, transaction)
+                    try await Self.create(payload, push, record, key, transaction)
                 }
-                return .kept
+                return .stored
             } catch let refusal as Refusal {
                 switch refusal {
                 case .because(let kept): return kept
@@ -84,7 +84,7 @@ package struct SecurePayloadStore: Sendable {
     }
 
     /// Stores it in one round trip: each statement may find that it has nothing to do.
-    private static func keep(
+    private static func create(
         _ payload: NewSecurePayload,
         _ push: NewPush,
         _ record: OutgoingRecord,

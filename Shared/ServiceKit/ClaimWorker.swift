@@ -11,16 +11,16 @@ package struct ClaimWorker: Sendable {
         case sleep(atMost: Duration)
     }
 
-    /// Subscribes to changes, and calls `ring` from any thread.
+    /// Subscribes to changes, and calls `wake` from any thread.
     package typealias Listen =
-        @Sendable (_ ring: @escaping @Sendable () -> Void) async throws -> Void
+        @Sendable (_ wake: @escaping @Sendable () -> Void) async throws -> Void
 
     private let cannot: StaticString
     private let wakeUp: WakeUp
     private let listen: Listen
     private let loop: EventLoop
     private let log: Log
-    private let trouble = Trouble()
+    private let notReady = NotReadyReasons()
 
     /// - Parameters:
     ///   - cannot: The consequence while rounds fail, for people: "shards cannot be claimed".
@@ -44,7 +44,7 @@ package struct ClaimWorker: Sendable {
     }
 
     /// Returns the failure of the last round.
-    package func notReadyReason() -> String? { trouble.reason }
+    package func notReadyReason() -> String? { notReady.reason }
 
     /// Runs rounds until the task is cancelled. An error of a round after that, or a
     /// `CancellationError`, is not a failure.
@@ -61,12 +61,12 @@ package struct ClaimWorker: Sendable {
                     isListening = true
                 }
                 let next = try await round()
-                trouble.clear("\(cannot)")
+                notReady.clear("\(cannot)")
                 pause = ExponentialBackoff()
                 if case .sleep(let limit) = next { await wakeUp.wait(atMost: limit) }
             } catch {
                 if Task.isCancelled || error is CancellationError { return }
-                trouble.set("\(cannot)")
+                notReady.set("\(cannot)")
                 log.warning(cannot, [.error: .string("\(error)")])
                 await pause.wait(on: loop)
             }

@@ -21,7 +21,7 @@ package struct PeriodicJob<State: Sendable>: ServicePart {
     private let state: State
     private let begin: @Sendable () async throws -> Void
     private let round: Round
-    private let trouble = Trouble()
+    private let warnings = NotReadyReasons()
 
     /// - Parameters:
     ///   - name: The part's name.
@@ -46,7 +46,7 @@ package struct PeriodicJob<State: Sendable>: ServicePart {
         (loop, log) = (runtime.mainLoop, runtime.log)
     }
 
-    package func warning() -> String? { trouble.reason }
+    package func warning() -> String? { warnings.reason }
 
     package func run() async throws {
         guard (try? await begin()) != nil else { return await loop.untilCancelled() }
@@ -54,12 +54,12 @@ package struct PeriodicJob<State: Sendable>: ServicePart {
         while !Task.isCancelled {
             do {
                 let wait = try await round(&state)
-                trouble.clear("\(cannot)")
+                warnings.clear("\(cannot)")
                 pause = ExponentialBackoff()
                 if wait > .zero { try? await loop.sleep(for: wait) }
             } catch {
                 if Task.isCancelled { return }
-                trouble.set("\(cannot)")
+                warnings.set("\(cannot)")
                 log.warning(cannot, [.error: .string("\(error)")])
                 await pause.wait(on: loop)
             }

@@ -22,7 +22,7 @@ extension ServicePart {
 }
 
 /// A part made from closures, for modules that do not depend on services.
-package struct Part: ServicePart {
+package struct ClosurePart: ServicePart {
     package let name: String
     private let body: @Sendable () async throws -> Void
     private let reason: @Sendable () -> String?

@@ -19,7 +19,7 @@ package struct DeadLetterWriter: Sendable {
     private let loop: EventLoop
     private let log: Log
     private let metrics: Metrics
-    private let trouble = Trouble()
+    private let notReady = NotReadyReasons()
 
     package init(
         _ producer: KafkaProducer,
@@ -32,7 +32,7 @@ package struct DeadLetterWriter: Sendable {
     }
 
     /// Returns a reason while some are not acknowledged.
-    package func notReadyReason() -> String? { trouble.reason }
+    package func notReadyReason() -> String? { notReady.reason }
 
     /// Writes them, without a time limit.
     ///
@@ -75,7 +75,7 @@ package struct DeadLetterWriter: Sendable {
                 problem = "\(error)"
             }
             guard !waiting.isEmpty else { break }
-            trouble.set(Self.cannotWrite)
+            notReady.set(Self.cannotWrite)
             log.warning(
                 "dead letters are not acknowledged; trying again",
                 [.count: .integer(waiting.count), .error: .string(problem)]
@@ -83,7 +83,7 @@ package struct DeadLetterWriter: Sendable {
             if isStopping() { return false }
             await pause.wait(on: loop)
         }
-        trouble.clear(Self.cannotWrite)
+        notReady.clear(Self.cannotWrite)
         for item in unusable { tell(item) }
         return true
     }

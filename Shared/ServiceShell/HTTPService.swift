@@ -94,7 +94,7 @@ package struct HTTPService<Program: HTTPServiceProgram>: Sendable {
             log: log,
             metrics: metrics
         )
-        return (producer, [Part("producer", run: { try await producer.run() }), relay])
+        return (producer, [ClosurePart("producer", run: { try await producer.run() }), relay])
     }
 
     func parts() throws -> [any ServicePart] {

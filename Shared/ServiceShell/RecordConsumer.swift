@@ -112,7 +112,7 @@ package struct RecordRetry: Sendable {
     let isStopping: @Sendable () -> Bool
     private let cannot: StaticString
     private let log: Log
-    private let trouble = Trouble()
+    private let notReady = NotReadyReasons()
 
     /// - Parameters:
     ///   - cannot: The consequence meanwhile: "changes of datasets cannot be noted".
@@ -128,17 +128,17 @@ package struct RecordRetry: Sendable {
         self.isStopping = isStopping
     }
 
-    var reason: String? { trouble.reason }
+    var reason: String? { notReady.reason }
 
     /// Clears the failure.
-    package func succeeded() { trouble.clear("\(cannot)") }
+    package func succeeded() { notReady.clear("\(cannot)") }
 
     /// Waits before the next try.
     ///
     /// - Returns: `false` if a stop came first.
     package func wait(after error: any Error, _ pause: inout ExponentialBackoff) async -> Bool {
         if isStopping() { return false }
-        trouble.set("\(cannot)")
+        notReady.set("\(cannot)")
         log.warning(
             cannot,
             [.error: .string("\(error)"), .detail: "the partitions are held"]

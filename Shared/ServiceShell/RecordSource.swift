@@ -53,8 +53,8 @@ package struct RecordSource: Sendable {
 
     /// Joins the group once the database is ready: a replica that cannot store records must not
     /// read them.
-    package func part(_ name: String, after database: PushDatabase) -> Part {
-        Part(name, notReady: consumer.notReadyReason) {
+    package func part(_ name: String, after database: PushDatabase) -> ClosurePart {
+        ClosurePart(name, notReady: consumer.notReadyReason) {
             try await database.untilReady()
             await inheritPositions()
             if Task.isCancelled { return }

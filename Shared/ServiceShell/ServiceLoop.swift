@@ -12,7 +12,7 @@ package struct ServiceLoop: Sendable {
     package let number: Int
     package let loop: EventLoop
     package let database: PushDatabase
-    let door: RequestGuard
+    let requestGuard: RequestGuard
     /// The parts in the order of their dependence. Responses need the database, and leave audit
     /// entries, so the listener comes after them.
     let parts: [any ServicePart]
@@ -38,25 +38,25 @@ package struct ServiceLoop: Sendable {
         )
         let apps = AppCache(database, keys: keys, staleLifetime: staleLifetime, on: loop)
         let trail = AuditTrail("audit-\(number)", database, on: loop, log: log, metrics: metrics)
-        let patience = OutageTolerance(staleLifetime)
+        let tolerance = OutageTolerance(staleLifetime)
         self.number = number
         self.loop = loop
         self.database = database
-        door = RequestGuard(
+        requestGuard = RequestGuard(
             RequestLimits(apps, limits, appLimits: appLimits, metrics: metrics),
             audit: trail
         )
         parts = [
-            Part(
+            ClosurePart(
                 "database-\(number)",
                 notReady: {
                     staleLifetime > .zero
-                        ? patience.reason(database.notReadyReason()) : database.notReadyReason()
+                        ? tolerance.reason(database.notReadyReason()) : database.notReadyReason()
                 },
                 warning: database.warning,
                 endedBy: SchemaTooNew.self
             ) { try await database.run() },
-            Part("apps-\(number)", run: { try await apps.run() }),
+            ClosurePart("apps-\(number)", run: { try await apps.run() }),
             trail,
         ]
     }
@@ -67,9 +67,9 @@ package struct ServiceLoop: Sendable {
     ///   - name: Without the loop's number.
     ///   - run: Ends when its task is cancelled.
     /// - Returns: The part.
-    package func part(_ name: String, run: @escaping @Sendable () async -> Void) -> Part {
+    package func part(_ name: String, run: @escaping @Sendable () async -> Void) -> ClosurePart {
         let loop = loop
-        return Part("\(name)-\(number)") {
+        return ClosurePart("\(name)-\(number)") {
             let running = Task(executorPreference: loop) { await run() }
             await withTaskCancellationHandler {
                 await running.value

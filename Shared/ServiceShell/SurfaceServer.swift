@@ -39,7 +39,7 @@ struct SurfaceServer: ServicePart {
             // The first surface that owns a path answers its errors.
             let surfaces = [description] + own.surfaces
             if loop === runtime.mainLoop { Self.logRoutes(surfaces, router, to: runtime.log) }
-            router.mount(surfaces, behind: own.loop.door)
+            router.mount(surfaces, behind: own.loop.requestGuard)
             return router
         }
     }
@@ -78,7 +78,7 @@ private struct DescriptionSurface: Surface {
             SurfaceRoute(
                 .get,
                 OpenAPI.path,
-                handler: .anybody { _, _ in
+                handler: .unauthenticated { _, _ in
                     HTTPServerResponse(
                         status: 200,
                         headers: ["Content-Type": "application/json"],

@@ -18,8 +18,8 @@ package struct SyncState: Sendable, Equatable {
         package var dataset: String
         package var device: String
         /// The last count that it was notified of; initially the count when it subscribed.
-        package var told: Int
-        package var toldAt: Instant?
+        package var notifiedCount: Int
+        package var notifiedAt: Instant?
     }
 
     package struct Window: Sendable, Equatable {
@@ -114,19 +114,19 @@ package struct SyncStateStore: Sendable {
         SyncState.Subscription(
             dataset: try row.text("name"),
             device: try row.text("device_id"),
-            told: try row.integer("told"),
-            toldAt: try row.instantOrNil("told_at")
+            notifiedCount: try row.integer("told"),
+            notifiedAt: try row.instantOrNil("told_at")
         )
     }
 
     /// Returns the pools whose changes have waited longer than this to be sent.
-    package func overdue(by patience: Duration) async throws -> (count: Int, since: Instant)? {
+    package func overdue(by timeLimit: Duration) async throws -> (count: Int, since: Instant)? {
         let row = try await database.execute(
             """
             SELECT count(*) AS count, min(due_at) AS since FROM sync_windows
             WHERE due_at < now() - $1 * interval '1 millisecond'
             """,
-            [.integer(Int(clamping: patience.wholeMilliseconds))]
+            [.integer(Int(clamping: timeLimit.wholeMilliseconds))]
         ).first
         guard let row, let since = try row.instantOrNil("since") else { return nil }
         return (try row.integer("count"), since)

@@ -14,7 +14,7 @@ extension SyncWindowStore {
     /// - Throws: `StorageError`; then nothing was done.
     package func resumeBulk(
         limit: Int,
-        records: @escaping @Sendable (Told) -> [OutgoingRecord]
+        records: @escaping @Sendable (WindowEnd) -> [OutgoingRecord]
     ) async throws -> Int? {
         try await database.transaction { transaction in
             let found = try await transaction.execute(
@@ -31,15 +31,15 @@ extension SyncWindowStore {
                 try await Self.end(pool, .failed, "push sync was switched off", transaction)
                 return 0
             }
-            let told = try await transaction.execute(
+            let ended = try await transaction.execute(
                 Self.bulkSQL,
                 [.integer(pool), .integer(try found.integer("cursor")), .integer(limit)]
             ).rows
-            guard let last = told.last else {
+            guard let last = ended.last else {
                 try await Self.end(pool, .succeeded, nil, transaction)
                 return 0
             }
-            let pushes = try told.map(Self.told)
+            let pushes = try ended.map(Self.windowEnd)
             let devices = pushes.reduce(0) { $0 + $1.installations.count }
             _ = try await transaction.pipeline(
                 [

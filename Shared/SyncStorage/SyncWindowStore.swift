@@ -150,7 +150,7 @@ package struct SyncWindowStore: Sendable {
     // MARK: Notifying
 
     /// The notification about one dataset.
-    package struct Told: Sendable, Equatable {
+    package struct WindowEnd: Sendable, Equatable {
         package var app: String
         package var pool: String
         package var identity: String
@@ -165,7 +165,7 @@ package struct SyncWindowStore: Sendable {
     }
 
     /// The result of a round.
-    package struct Round: Sendable, Equatable {
+    package struct RoundResult: Sendable, Equatable {
         package var windows = 0
         /// Changes that were sent together with another.
         package var joined = 0
@@ -184,8 +184,8 @@ package struct SyncWindowStore: Sendable {
     /// - Throws: `StorageError`; then nothing was done.
     package func endDueWindows(
         limit: Int,
-        records: @escaping @Sendable (Told) -> [OutgoingRecord]
-    ) async throws -> Round {
+        records: @escaping @Sendable (WindowEnd) -> [OutgoingRecord]
+    ) async throws -> RoundResult {
         try await database.transaction { transaction in
             let due = try await transaction.execute(
                 """
@@ -194,23 +194,25 @@ package struct SyncWindowStore: Sendable {
                 """,
                 [.integer(limit)]
             ).rows
-            guard !due.isEmpty else { return Round() }
+            guard !due.isEmpty else { return RoundResult() }
             let datasets = PostgresValue.integerArray(try due.map { try $0.integer("dataset") })
-            let told = try await transaction.execute(Self.tellSQL, [datasets]).rows.map(Self.told)
+            let ended = try await transaction.execute(Self.endSQL, [datasets]).rows.map(
+                Self.windowEnd
+            )
             var statements: [(sql: String, parameters: [PostgresValue])] = [
                 ("DELETE FROM sync_windows WHERE dataset = ANY ($1::bigint[])", [datasets])
             ]
-            if !told.isEmpty { statements += OutboxStore.appending(told.flatMap(records)) }
+            if !ended.isEmpty { statements += OutboxStore.appending(ended.flatMap(records)) }
             _ = try await transaction.pipeline(statements)
-            var round = Round(windows: due.count)
+            var round = RoundResult(windows: due.count)
             round.joined = try due.reduce(0) { $0 + (try $1.integer("changes")) } - due.count
-            round.pushed = told.reduce(0) { $0 + $1.installations.count }
-            round.suppressed = due.count - told.count
+            round.pushed = ended.reduce(0) { $0 + $1.installations.count }
+            round.suppressed = due.count - ended.count
             return round
         }
     }
 
-    private static let tellSQL = """
+    private static let endSQL = """
         WITH due AS MATERIALIZED (
             SELECT w.dataset, w.sync_count, w.writer, p.app, p.name AS pool, p.push_sync,
                 d.identity, d.name
@@ -246,9 +248,9 @@ package struct SyncWindowStore: Sendable {
         """
     }
 
-    static func told(_ row: PostgresRow) throws -> Told {
+    static func windowEnd(_ row: PostgresRow) throws -> WindowEnd {
         let applications = try row.jsonOrNil("push_sync")?["ApplicationArns"]?.array ?? []
-        return Told(
+        return WindowEnd(
             app: try row.text("app"),
             pool: try row.text("pool"),
             identity: try row.text("identity"),

@@ -76,7 +76,7 @@ struct StoredDeadLetterTests {
         "A dead letter that was too large cannot be replayed, by its header or an older one's text"
     )
     func leftOut() {
-        let why = StoredDeadLetter.Way.none("it was too large to be stored")
+        let why = StoredDeadLetter.ReplayTarget.none("it was too large to be stored")
         #expect(letter("p.push.requests", nil, [("error.content", "omitted")]).way(topics) == why)
         let older = letter("p.push.requests", nil, detail: "long; 9 bytes, too large, are left out")
         #expect(older.way(topics) == why)

@@ -81,7 +81,7 @@ struct PublishQueueTests {
 
     @Test("A publish that would wait too long is refused, and those behind it move up")
     func patience() async throws {
-        try await onLoop(within: .init(patience: .milliseconds(20))) { (publishers) async throws in
+        try await onLoop(within: .init(timeLimit: .milliseconds(20))) { (publishers) async throws in
             let gate = Gate()
             let slow = publishers.publish("slow", until: gate)
             await #expect(throws: ConfigUnavailable.self) {

@@ -206,7 +206,7 @@ struct TemplateCacheTests {
     func noAnswer() async throws {
         templates.publish("shop", 7)
         let (templates, createdAt) = (templates, createdAt)
-        let bounds = TemplateCache.Bounds(trust: .zero, patience: .milliseconds(50))
+        let bounds = TemplateCache.Bounds(trust: .zero, timeLimit: .milliseconds(50))
         try await onLoop(bounds) { (memory, _) async throws in
             _ = try await memory.config(of: "shop", createdAt: createdAt)
             templates.hold()

@@ -82,7 +82,7 @@ struct EventBatchTests {
             now: now,
             digest: digest
         )
-        #expect(batch.usable.map(\.event.request.saysTheSameAgain) == [true])
+        #expect(batch.usable.map(\.event.request.repeatsOverwrite) == [true])
         #expect(batch.repeats == 1)
         #expect(batch.unusable.map(\.reason.reason) == [.tooLarge, .invalidRequest])
     }
@@ -199,9 +199,9 @@ struct EventBatchTests {
         ]
         var batch = batch(values)
         #expect(batch.usable.count == 4 && batch.appsInDoubt == ["shop"])
-        batch.judgeSizes(ofTellingApps: ["other"], topics: KafkaTopics())
+        batch.checkSizes(ofAppsWithPushIDs: ["other"], topics: KafkaTopics())
         #expect(batch.usable.count == 4)
-        batch.judgeSizes(ofTellingApps: ["shop"], topics: KafkaTopics())
+        batch.checkSizes(ofAppsWithPushIDs: ["shop"], topics: KafkaTopics())
         #expect(batch.usable.map(\.event.eventID) == ["4000", "9"])
         #expect(batch.unusable.map(\.reason.reason) == [.tooLarge, .tooLarge])
         #expect(self.batch([event("s", 9)]).appsInDoubt.isEmpty)

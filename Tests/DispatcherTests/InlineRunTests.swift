@@ -11,13 +11,13 @@ import Testing
 /// The resources that runs share, without I/O. Its recorder stores what it is given.
 final class RunBench: RunRecording, @unchecked Sendable {
     let session = WorkSession()
-    let room: FlightRoom
+    let room: SendSlots
     let inHand = WorkInHand()
     fileprivate(set) var ready: [(run: any RecordedRun, place: Int)] = []
 
     init(total: Int = 100) {
         session.begin(1)
-        room = FlightRoom(total: total, session: session) { _ in }
+        room = SendSlots(total: total, session: session) { _ in }
     }
 
     var services: RunServices {
@@ -41,7 +41,7 @@ final class RunBench: RunRecording, @unchecked Sendable {
     }
 
     static func health(limit: Int = 10) -> ClientHealth {
-        ClientHealth(FlightBudget.Client(1), backlog: ProviderBacklog(limit: limit, share: 10))
+        ClientHealth(SendBudget.Client(1), backlog: ProviderBacklog(limit: limit, share: 10))
     }
 
     static func delivery(_ target: String, of push: String = "e", lane: Int = 0) -> Delivery {
@@ -121,7 +121,7 @@ struct InlineRunTests {
         #expect(run.outcomes(of: 0) == 2 && slots == 3)
         for place in [1, 0] { run.recorded(place, .recorded(.written), at: .now) }
         run.recorded(0, .lost, at: .now)
-        await run.untilOver()
+        await run.waitUntilFinished()
         #expect(run.ends.isEmpty && slots == 0)
         run.hold()
         #expect(places == [1, 0], "once")
@@ -146,7 +146,7 @@ struct InlineRunTests {
         #expect(sent.deliveries[0].end?.decision == .retry(at: again))
         #expect(sent.deliveries[1].end == nil && sent.deliveries[2].end == nil)
         run.recorded(0, .recorded(.written), at: .now)
-        await run.untilOver()
+        await run.waitUntilFinished()
         #expect(bench.rows == ["b"])
         #expect(slots == 2)
         end(run, 2, .settle(.delivered))
@@ -177,7 +177,7 @@ struct InlineRunTests {
         end(run, 1, .settle(.delivered))
         _ = bench.session.lose(1)
         run.drop()
-        await run.untilOver()
+        await run.waitUntilFinished()
         #expect(run.ends.map(\.end) == [.lost, .lost])
         #expect(slots == 1, "one is in flight")
         // The write may return after that.
@@ -196,8 +196,8 @@ struct InlineRunTests {
         copy.add(item, NewPush(item, acceptedAt: now), fetchedAt: .now)
         #expect(copy.newPushes.isEmpty)
         all.drop()
-        await copy.untilOver()
-        await first.untilOver()
+        await copy.waitUntilFinished()
+        await first.waitUntilFinished()
         #expect(copy.ends.map(\.end) == [.lost] && first.ends.map(\.end) == [.lost])
         #expect(all.isEmpty)
     }
@@ -224,7 +224,7 @@ struct InlineRunTests {
         let run = try largeRun("e0")
         run.hold()
         run.recorded(0, .recorded(.written), at: .now)
-        await run.untilOver()
+        await run.waitUntilFinished()
         #expect(!all.admitLarge(try item("e1"), 1, limit: 1))
         end(run, 0, .settle(.delivered))
         #expect(all.admitLarge(try item("e2"), 1, limit: 1))
@@ -246,7 +246,7 @@ struct InlineRunTests {
         let second = try item("e1")
         #expect(!all.admitLarge(second, 1, limit: 1))
         first.drop()
-        await first.untilOver()
+        await first.waitUntilFinished()
         #expect(!all.admitLarge(second, 1, limit: 1), "the first is not planned yet")
         all.planned([second])
         #expect(all.admitLarge(second, 1, limit: 1))
@@ -314,12 +314,12 @@ struct PromisedRoomTests {
     func promised() {
         let session = WorkSession()
         session.begin(1)
-        let room = FlightRoom(total: 100, session: session) { _ in }
+        let room = SendSlots(total: 100, session: session) { _ in }
         #expect(room.hasRoom(in: .direct, count: 80))
         room.promise(80)
         #expect(!room.hasRoom(in: .direct, count: 80))
         #expect(room.room(in: .direct) == 7)
-        room.keepPromise(80)
+        room.endPromise(80)
         #expect(room.room(in: .direct) == 87)
         #expect(room.hasRoom(in: .direct, count: 80))
     }
@@ -328,13 +328,13 @@ struct PromisedRoomTests {
     func large() {
         let session = WorkSession()
         session.begin(1)
-        let room = FlightRoom(total: 100, session: session) { _ in }
+        let room = SendSlots(total: 100, session: session) { _ in }
         room.promise(12, isLarge: true)
         #expect(!room.hasRoom(in: .direct, count: 1, isLarge: true))
         #expect(room.hasRoom(in: .direct, count: 12))
         room.promise(12)
         #expect(!room.hasRoom(in: .direct, count: 1))
-        room.keepPromise(12, isLarge: true)
+        room.endPromise(12, isLarge: true)
         #expect(room.hasRoom(in: .direct, count: 12, isLarge: true))
         #expect(!room.hasRoom(in: .direct, count: 1))
         #expect(room.room(in: .direct) == 75)

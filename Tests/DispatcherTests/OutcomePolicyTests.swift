@@ -15,7 +15,7 @@ struct OutcomePolicyTests {
 
     private func health() -> ClientHealth {
         ClientHealth(
-            FlightBudget.Client(1),
+            SendBudget.Client(1),
             backlog: ProviderBacklog(limit: 10, share: 10)
         )
     }
@@ -272,7 +272,7 @@ struct OutcomePolicyTests {
         _ delivery: Delivery = delivery(.fcm)
     ) -> Int {
         (0..<count).count { _ in
-            !health.heard(outcome, about: delivery, isOurs: true, .now()).keepsToken
+            !health.recordAnswer(outcome, about: delivery, isOurs: true, .now()).keepsToken
         }
     }
 
@@ -310,7 +310,7 @@ struct OutcomePolicyTests {
         let health = health()
         func hear(_ count: Int, isOurs: Bool) -> Int {
             (0..<count).map { _ in
-                health.heard(.notSent, about: Self.delivery(), isOurs: isOurs, .now()).unsent
+                health.recordAnswer(.notSent, about: Self.delivery(), isOurs: isOurs, .now()).unsent
             }.last ?? 0
         }
         #expect(hear(100, isOurs: false) == 0)

@@ -59,61 +59,61 @@ struct PlanningDecisionTests {
         "An audience that takes too long is read in ever smaller pages, with backoff"
     )
     func smallerPages() {
-        var troubles = PlanningRetries()
+        var retries = PlanningRetries()
         let now = ContinuousClock.now
-        var sizes: [Int?] = [troubles.looksAt("p")]
+        var sizes: [Int?] = [retries.pageSize("p")]
         for _ in 0..<5 {
-            let failure = troubles.add(timeout, to: push(), at: now)
+            let failure = retries.add(timeout, to: push(), at: now)
             #expect(failure == nil)
-            sizes.append(troubles.looksAt("p"))
+            sizes.append(retries.pageSize("p"))
         }
         #expect(sizes == [nil, 200_000, 20_000, 2000, 200, 200])
-        #expect(troubles.resting(at: now) == ["p"])
-        #expect(troubles.resting(at: now + .seconds(60)).isEmpty)
-        troubles.planned("p")
-        #expect(troubles.looksAt("p") == 400)
-        troubles.ended("p")
-        #expect(troubles.looksAt("p") == nil)
+        #expect(retries.backingOff(at: now) == ["p"])
+        #expect(retries.backingOff(at: now + .seconds(60)).isEmpty)
+        retries.planned("p")
+        #expect(retries.pageSize("p") == 400)
+        retries.ended("p")
+        #expect(retries.pageSize("p") == nil)
     }
 
     @Test("A condition that the database cannot answer three times in a row ends its push")
     func conditionFails() throws {
-        var troubles = PlanningRetries()
+        var retries = PlanningRetries()
         let asked = push(try Where.parse(["badge": 1]))
-        let failures = (0..<3).map { _ in troubles.add(timeout, to: asked, at: .now) }
+        let failures = (0..<3).map { _ in retries.add(timeout, to: asked, at: .now) }
         #expect(failures.prefix(2).allSatisfy { $0 == nil })
         #expect(failures.last??.hasPrefix("where: ") == true)
         // It stays until it is recorded.
-        #expect(troubles.failure(of: "p") != nil)
+        #expect(retries.failure(of: "p") != nil)
     }
 
     @Test("Failures that the condition did not cause are not counted against its push")
     func othersFaults() throws {
-        var troubles = PlanningRetries()
+        var retries = PlanningRetries()
         let asked = push(try Where.parse(["badge": 1]))
         let lock = StorageError(.database, "a lock", isRetryable: true, sqlState: "55P03")
-        for _ in 0..<5 { #expect(troubles.add(lock, to: asked, at: .now) == nil) }
-        #expect(troubles.add(timeout, to: asked, at: .now) == nil)
+        for _ in 0..<5 { #expect(retries.add(lock, to: asked, at: .now) == nil) }
+        #expect(retries.add(timeout, to: asked, at: .now) == nil)
     }
 
     @Test("A scheduled push that cannot be released is isolated, and the others are released")
     func release() {
-        var troubles = ReleaseRetries()
-        #expect(troubles.limit == 100)
-        while troubles.shrink() {}
-        #expect(troubles.limit == 1)
+        var retries = ReleaseRetries()
+        #expect(retries.limit == 100)
+        while retries.shrink() {}
+        #expect(retries.limit == 1)
         let now = ContinuousClock.now
-        troubles.add(UnreleasablePush(id: "p", cause: timeout), at: now)
-        #expect(troubles.inPages == ["p"])
-        #expect(troubles.resting(at: now).isEmpty)
-        troubles.add(UnreleasablePush(id: "p", cause: timeout), at: now)
-        #expect(troubles.resting(at: now) == ["p"])
-        #expect(troubles.resting(at: now + .seconds(2)).isEmpty)
-        troubles.add(UnreleasablePush(id: "q", cause: refusal), at: now)
-        #expect(troubles.resting(at: now).contains("q"))
-        troubles.released(["p"], isAll: true)
-        #expect(troubles.inPages.isEmpty)
-        #expect(troubles.limit == 100)
+        retries.add(UnreleasablePush(id: "p", cause: timeout), at: now)
+        #expect(retries.inPages == ["p"])
+        #expect(retries.backingOff(at: now).isEmpty)
+        retries.add(UnreleasablePush(id: "p", cause: timeout), at: now)
+        #expect(retries.backingOff(at: now) == ["p"])
+        #expect(retries.backingOff(at: now + .seconds(2)).isEmpty)
+        retries.add(UnreleasablePush(id: "q", cause: refusal), at: now)
+        #expect(retries.backingOff(at: now).contains("q"))
+        retries.released(["p"], isAll: true)
+        #expect(retries.inPages.isEmpty)
+        #expect(retries.limit == 100)
     }
 }
 

@@ -20,9 +20,9 @@ struct RunRecorderTests {
         let loop: EventLoop
         let session = WorkSession()
         let inHand = WorkInHand()
-        let trouble = Trouble()
+        let notReady = NotReadyReasons()
         let recorder: RunRecorder
-        let room: FlightRoom
+        let room: SendSlots
         private(set) var steps: [String] = []
         private(set) var released: [String] = []
         /// Answers to the next produce calls: the indices that fail.
@@ -36,14 +36,14 @@ struct RunRecorderTests {
         init() throws {
             loop = try EventLoop(name: "recorder")
             session.begin(1)
-            room = FlightRoom(total: 100, session: session) { _ in }
+            room = SendSlots(total: 100, session: session) { _ in }
             let door = Door()
             recorder = RunRecorder(
                 log: door,
                 topic: "push.outcomes",
                 ledger: door,
                 session: session,
-                trouble: trouble,
+                notReady: notReady,
                 meters: DeliveryMetrics(Metrics()),
                 loop: loop,
                 logger: .disabled
@@ -193,7 +193,7 @@ struct RunRecorderTests {
             #expect(
                 bench.steps == ["produce 3", "write a c", "produce 1", "produce 1", "write b"]
             )
-            #expect(bench.trouble.reason == nil)
+            #expect(bench.notReady.reason == nil)
         }
     }
 
@@ -242,7 +242,7 @@ struct RunRecorderTests {
             bench.errors = [Failure(), Failure()]
             await bench.record(["a", "b"])
             #expect(bench.steps == ["produce 2", "write a b", "write a b", "write a b"])
-            #expect(bench.trouble.reason == nil)
+            #expect(bench.notReady.reason == nil)
             #expect(bench.released == ["a", "b"])
         }
     }
@@ -266,14 +266,14 @@ struct RunRecorderTests {
                 bench.steps == ["produce 2", "write a b", "write a", "write b", "write a"]
             )
             #expect(bench.released == ["b", "a"])
-            #expect(bench.trouble.reason == nil)
+            #expect(bench.notReady.reason == nil)
         }
     }
 
     @Test("A row that another session owns by now is released and not counted")
     func anothers() async throws {
         try await onLoop { bench in
-            bench.result = .anothers
+            bench.result = .notOwned
             await bench.record(["a"])
             #expect(bench.released == ["a"])
         }

@@ -14,7 +14,7 @@ import Testing
 private final class SenderBench: ClientDirectory, ProviderClient, @unchecked Sendable {
     let loop: EventLoop
     let session = WorkSession()
-    let room: FlightRoom
+    let room: SendSlots
     let health = RunBench.health(limit: 3)
     let context: PushContext
     private(set) var sender: RunSender?
@@ -28,7 +28,7 @@ private final class SenderBench: ClientDirectory, ProviderClient, @unchecked Sen
     init(total: Int, pace: Int? = nil) throws {
         loop = try EventLoop(name: "sender")
         session.begin(1)
-        room = FlightRoom(total: total, session: session) { _ in }
+        room = SendSlots(total: total, session: session) { _ in }
         var object: JSONObject = ["id": "e", "installations": ["a"], "data": ["alert": "x"]]
         if let pace { object["pace"] = JSONValue(pace) }
         context = PushContext(
@@ -85,7 +85,7 @@ private final class SenderBench: ClientDirectory, ProviderClient, @unchecked Sen
 private final class NotingRun: OrderedRun, @unchecked Sendable {
     let bench: SenderBench
     private let members: [ShardMember]
-    let use: FlightBudget.Use
+    let use: SendBudget.Use
     private let isShard: Bool
     private var slots: Set<Int> = []
     private(set) var ends: [String: DeliveryEnd] = [:]
@@ -96,7 +96,7 @@ private final class NotingRun: OrderedRun, @unchecked Sendable {
     init(_ bench: SenderBench, _ targets: [String], lane: Int = 0, isShard: Bool = false) {
         self.bench = bench
         members = targets.map { ShardMember(RunBench.delivery($0, lane: lane)) }
-        let use = FlightBudget.Use(Lane(rawValue: lane) ?? .direct)
+        let use = SendBudget.Use(Lane(rawValue: lane) ?? .direct)
         self.use = isShard && use == .rows ? .shards : use
         self.isShard = isShard
     }
@@ -246,7 +246,7 @@ struct RunSenderTests {
     @Test("A push that names many devices uses the slots of single devices, not of a broadcast")
     func named() async throws {
         try await on(total: 16) { bench in
-            while bench.room.budget.admit(.shards, FlightBudget.Client(99)) {}
+            while bench.room.budget.admit(.shards, SendBudget.Client(99)) {}
             let run = NotingRun(bench, ["a", "b"], lane: 0, isShard: true)
             #expect(bench.sender?.send(0..<2, of: run).done == 2)
             #expect(bench.inFlight.allSatisfy { $0.urgent })

@@ -27,7 +27,7 @@ struct ShardWindowTests {
     }
 
     private func isKept(_ arrival: Window.Arrival) -> Bool {
-        if case .kept = arrival { true } else { false }
+        if case .keepsSlot = arrival { true } else { false }
     }
 
     @Test("Beyond the cursor no more is sent than a checkpoint and the share of what is in flight")
@@ -241,7 +241,7 @@ struct ShardWindowTests {
             func arrive(_ position: Int) {
                 switch window.ended(position, "ok") {
                 case .freed: slots -= 1
-                case .kept: break
+                case .keepsSlot: break
                 case .row(let member):
                     slots -= 1
                     #expect(rows.remove(member) != nil)

@@ -71,13 +71,13 @@ struct WorkInHandTests {
 }
 
 @Suite("Waiting for slots", .timeLimit(.minutes(1)))
-struct FlightRoomTests {
-    private let shop = FlightBudget.Client(1)
+struct SendSlotsTests {
+    private let shop = SendBudget.Client(1)
 
     @Test("There are slots only under a session, and no claim is worthwhile while stopping")
     func session() {
         let session = WorkSession()
-        let room = FlightRoom(total: 64, session: session) { _ in }
+        let room = SendSlots(total: 64, session: session) { _ in }
         #expect(!room.hasRoom(in: .direct, count: 1))
         session.begin(1)
         #expect(room.hasRoom(in: .direct, count: 1))
@@ -93,16 +93,16 @@ struct FlightRoomTests {
         let session = WorkSession()
         session.begin(1)
         let rung = Mutex<[Lane]>([])
-        let room = FlightRoom(total: 64, session: session) { lane in
+        let room = SendSlots(total: 64, session: session) { lane in
             rung.withLock { $0.append(lane) }
         }
         let taken = room.budget.admit(.rows, shop, atMost: 64)
         #expect(!room.isWorthClaiming(in: .broadcast))
-        room.roomAppeared()
+        room.capacityAppeared()
         #expect(rung.withLock { $0 }.isEmpty)
         room.budget.release(.rows, shop, taken)
-        room.roomAppeared()
-        room.roomAppeared()
+        room.capacityAppeared()
+        room.capacityAppeared()
         #expect(rung.withLock { $0 } == [.broadcast])
     }
 
@@ -110,7 +110,7 @@ struct FlightRoomTests {
     func waiters(isStop: Bool) async {
         let session = WorkSession()
         session.begin(1)
-        let room = FlightRoom(total: 64, session: session) { _ in }
+        let room = SendSlots(total: 64, session: session) { _ in }
         let taken = room.budget.admit(.rows, shop, atMost: 64)
         await withCheckedContinuation { continuation in
             room.add(continuation, waitingFor: 16, in: .broadcast)
@@ -120,7 +120,7 @@ struct FlightRoomTests {
                 room.wakeWaiters()
             } else {
                 room.budget.release(.rows, shop, taken)
-                room.roomAppeared()
+                room.capacityAppeared()
             }
         }
         #expect(room.budget.owned == (isStop ? taken : 0))

@@ -116,7 +116,7 @@ extension EndToEndTests {
                 _ = try await eventually("as many again", within: .seconds(60)) {
                     try await stack.simulator.count("apns", status: 200) >= 12_400 ? true : nil
                 }
-                #expect(await second.process.stop() == .status(0), "\(second.process.lastWords)")
+                #expect(await second.process.stop() == .status(0), "\(second.process.finalBytes)")
                 try await collected.update()
                 #expect(await collected.names.count < audience.count, "the end came too late")
                 try await stack.simulator.setRules([])
@@ -124,7 +124,7 @@ extension EndToEndTests {
                 let third = try await stack.start("carillon-dispatcher")
                 let push = try await audience.over()
                 try await collected.update()
-                #expect(await third.process.stop() == .status(0), "\(third.process.lastWords)")
+                #expect(await third.process.stop() == .status(0), "\(third.process.finalBytes)")
 
                 #expect(await collected.names.count == audience.count)
                 let differing = await collected.names.values.filter { Set($0).count != 1 }
@@ -186,7 +186,7 @@ extension EndToEndTests {
                 #expect(attempts == ["\(await collected.requests)"])
                 #expect(
                     await dispatcher.process.stop() == .status(0),
-                    "\(dispatcher.process.lastWords)"
+                    "\(dispatcher.process.finalBytes)"
                 )
             }
         }
@@ -259,7 +259,7 @@ extension EndToEndTests {
                 #expect(told.records == told.installations.count)
                 #expect(
                     await dispatcher.process.stop() == .status(0),
-                    "\(dispatcher.process.lastWords)"
+                    "\(dispatcher.process.finalBytes)"
                 )
             }
         }

@@ -30,7 +30,7 @@ struct ConfigBench: Sendable {
             let dispatcher = withDispatcher ? try await stack.start("carillon-dispatcher") : nil
             try await body(bench)
             for service in [watcher, dispatcher].compactMap({ $0 }) {
-                #expect(await service.process.stop() == .status(0), "\(service.process.lastWords)")
+                #expect(await service.process.stop() == .status(0), "\(service.process.finalBytes)")
             }
         }
     }
@@ -123,7 +123,7 @@ struct RunningConfig: SuiteTrait, TestScoping {
         try await Stack.with { stack in
             let watcher = try await ConfigBench.startWatcher(on: stack)
             try await Self.$running.withValue((stack, watcher), operation: body)
-            #expect(await watcher.process.stop() == .status(0), "\(watcher.process.lastWords)")
+            #expect(await watcher.process.stop() == .status(0), "\(watcher.process.finalBytes)")
         }
     }
 }

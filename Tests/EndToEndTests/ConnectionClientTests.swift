@@ -27,7 +27,7 @@ struct ConnectionStack: Sendable {
             let running = ConnectionStack(stack: stack, registration: registration, ports: ports)
             try await body(running, nodes)
             for service in [dispatcher, registration] + nodes {
-                #expect(await service.process.stop() == .status(0), "\(service.process.lastWords)")
+                #expect(await service.process.stop() == .status(0), "\(service.process.finalBytes)")
                 let errors = service.process.events.filter { $0["level"] == "error" }
                 #expect(errors.isEmpty, "\(errors.prefix(3).map(\.text))")
             }
@@ -190,13 +190,13 @@ extension EndToEndTests {
                 var restarted: [Stack.Service] = []
                 for (port, node) in zip(stack.ports, nodes) {
                     // The scenario has it stop.
-                    #expect(await node.process.exit() == .status(0), "\(node.process.lastWords)")
+                    #expect(await node.process.exit() == .status(0), "\(node.process.finalBytes)")
                     restarted.append(try await stack.startNode(port))
                 }
                 try await answer.expectChecks("connections.mjs drained")
                 try await stack.expectBalance(of: app)
                 for node in restarted {
-                    #expect(await node.process.stop() == .status(0), "\(node.process.lastWords)")
+                    #expect(await node.process.stop() == .status(0), "\(node.process.finalBytes)")
                 }
             }
         }

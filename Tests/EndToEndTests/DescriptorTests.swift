@@ -122,7 +122,7 @@ extension EndToEndTests {
             _ = try await service.process.event(
                 "connections refused: too many are open"
             )
-            #expect(await service.process.stop() == .status(0), "\(service.process.lastWords)")
+            #expect(await service.process.stop() == .status(0), "\(service.process.finalBytes)")
         }
 
         @Test(
@@ -157,7 +157,7 @@ extension EndToEndTests {
             let pauses = metrics.split(separator: "\n")
                 .first { $0.hasPrefix("http_server_accept_pauses_total ") }
             #expect(pauses.map { !$0.hasSuffix(" 0") } == true)
-            #expect(await service.process.stop() == .status(0), "\(service.process.lastWords)")
+            #expect(await service.process.stop() == .status(0), "\(service.process.finalBytes)")
         }
     }
 }

@@ -75,11 +75,11 @@ struct RunningStack: SuiteTrait, TestScoping {
             try await Self.$running.withValue(running, operation: body)
             #expect(
                 await dispatcher.process.stop() == .status(0),
-                "\(dispatcher.process.lastWords)"
+                "\(dispatcher.process.finalBytes)"
             )
             #expect(
                 await registration.process.stop() == .status(0),
-                "\(registration.process.lastWords)"
+                "\(registration.process.finalBytes)"
             )
         }
     }

@@ -80,7 +80,7 @@ extension EndToEndTests {
                     for service in services { service.process.signal(SIGTERM) }
                     for service in services {
                         let exit = await service.process.exit()
-                        #expect(exit == .status(0), "\(service.process.lastWords)")
+                        #expect(exit == .status(0), "\(service.process.finalBytes)")
                     }
                     let rows = try await stack.database.query(
                         "select (select count(*) from outbox where kafka_topic like '%push.requests'), count(*)"

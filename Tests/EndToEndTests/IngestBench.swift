@@ -48,7 +48,7 @@ struct RunningIngest: SuiteTrait, TestScoping {
             )
             try await Self.$running.withValue(running, operation: body)
             for service in [dispatcher, registration, service].compactMap({ $0 }) {
-                #expect(await service.process.stop() == .status(0), "\(service.process.lastWords)")
+                #expect(await service.process.stop() == .status(0), "\(service.process.finalBytes)")
             }
             let errors = service.process.events.filter { $0["level"] == "error" }
             #expect(errors.isEmpty, "\(errors.prefix(3).map(\.text))")

@@ -36,7 +36,7 @@ extension EndToEndTests {
                 // In one round it is killed while it writes, in another while it sends or waits for
                 // responses.
                 let wanted = given.isEmpty ? 0 : Int.random(in: 0..<given.count)
-                _ = try await eventually("the client writes: \(client.lastWords)") {
+                _ = try await eventually("the client writes: \(client.finalBytes)") {
                     client.lines().count >= wanted ? true : nil
                 }
                 try await Task.sleep(for: .milliseconds(Int.random(in: 0...400)))
@@ -47,7 +47,7 @@ extension EndToEndTests {
             }
             let left = ids.filter { !acknowledged.contains($0) }
             let client = try await start(bench, proxy.url, folder, left, ["--drain"])
-            #expect(await client.exit() == .status(0), "\(client.lastWords)")
+            #expect(await client.exit() == .status(0), "\(client.finalBytes)")
             acknowledged.formUnion(client.lines())
             #expect(acknowledged == Set(ids))
 
@@ -78,7 +78,7 @@ extension EndToEndTests {
                 arguments(bench, bench.service.url, folder) + ["--drain"],
                 input: Array(lines.joined(separator: "\n").utf8)
             )
-            #expect(await client.exit() == .status(0), "\(client.lastWords)")
+            #expect(await client.exit() == .status(0), "\(client.finalBytes)")
             let ids = client.lines()
             #expect(ids.count == 3 && ids[0] == bad)
             #expect(client.lines(of: .errors).count >= 2)

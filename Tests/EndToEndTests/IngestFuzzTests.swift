@@ -71,7 +71,7 @@ extension EndToEndTests {
                 try await Self.checkStored(stack, app, topic)
                 #expect(
                     await service.process.stop() == .status(0),
-                    "\(service.process.lastWords)"
+                    "\(service.process.finalBytes)"
                 )
             }
         }

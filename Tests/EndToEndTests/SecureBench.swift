@@ -26,7 +26,7 @@ struct SecureBench: Sendable {
             let dispatcher = withDispatcher ? try await stack.start("carillon-dispatcher") : nil
             try await body(bench)
             for service in [service, dispatcher].compactMap({ $0 }) {
-                #expect(await service.process.stop() == .status(0), "\(service.process.lastWords)")
+                #expect(await service.process.stop() == .status(0), "\(service.process.finalBytes)")
             }
         }
     }

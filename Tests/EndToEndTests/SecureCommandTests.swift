@@ -272,7 +272,7 @@ extension EndToEndTests {
             process.signal(SIGINT)
             _ = try await carillon.database.query("SELECT pg_terminate_backend(\(holder))")
             _ = try? await holding.value
-            #expect(await process.exit() == .status(130), "\(process.lastWords)")
+            #expect(await process.exit() == .status(130), "\(process.finalBytes)")
             let said = try #require(process.events.last)
             let rotated = try #require(said["rotated"]?.integer)
             #expect(rotated < 3002 && said["left"]?.integer == 3002 - rotated, "\(said)")

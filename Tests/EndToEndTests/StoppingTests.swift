@@ -91,7 +91,7 @@ extension EndToEndTests {
                     try await stack.simulator.count("apns", status: 200) >= 200 ? true : nil
                 }
                 let start = ContinuousClock.now
-                #expect(await first.process.stop() == .status(0), "\(first.process.lastWords)")
+                #expect(await first.process.stop() == .status(0), "\(first.process.finalBytes)")
                 #expect(ContinuousClock.now - start < .seconds(25))
                 let sent = try await stack.simulator.count("apns", status: 200)
                 #expect(sent < load.events.count, "all was sent before the stop")
@@ -177,7 +177,7 @@ extension EndToEndTests {
                 let last = try await stack.start("carillon-dispatcher")
                 try await load.finished()
                 try await collected.update()
-                #expect(await last.process.stop() == .status(0), "\(last.process.lastWords)")
+                #expect(await last.process.stop() == .status(0), "\(last.process.finalBytes)")
 
                 try await load.checkOutcomes()
                 let names = await collected.names
@@ -246,7 +246,7 @@ extension EndToEndTests {
             // It waits for Postgres first, so that it takes no partition that it cannot process.
             #expect(reasons["kafka consumer"]?.contains("is not running") == true, "\(reasons)")
             #expect(try await http("GET", "\(url)/livez").status == 200)
-            #expect(await process.stop() == .status(0), "\(process.lastWords)")
+            #expect(await process.stop() == .status(0), "\(process.finalBytes)")
         }
 
         @Test(
@@ -273,7 +273,7 @@ extension EndToEndTests {
             }
             #expect(parts.allSatisfy { $0.object?.keys == ["part"] }, "\(parts)")
             #expect(try await http("GET", "\(open)/metrics").status == 200)
-            #expect(await together.stop() == .status(0), "\(together.lastWords)")
+            #expect(await together.stop() == .status(0), "\(together.finalBytes)")
 
             let apart = try await ChildProcess.start(
                 Stack.executable(executable),
@@ -293,7 +293,7 @@ extension EndToEndTests {
                 #expect(!document.contains("/readyz"))
                 #expect(document.contains("/v1/notifications/{id}"))
             }
-            #expect(await apart.stop() == .status(0), "\(apart.lastWords)")
+            #expect(await apart.stop() == .status(0), "\(apart.finalBytes)")
         }
 
         @Test("The log line of a failed start has the configured format")
@@ -314,7 +314,7 @@ extension EndToEndTests {
             defer { cluster.close() }
             cluster.refuse(.initProducerID, with: .clusterAuthorizationFailed, times: 10)
             let process = try await dispatcher(kafka: cluster.bootstrapServers)
-            #expect(await process.exit() == .status(1), "\(process.lastWords)")
+            #expect(await process.exit() == .status(1), "\(process.finalBytes)")
             let last = try #require(process.events.last)
             #expect(last["level"]?.string == "critical")
             #expect(last["error"]?.string?.contains("CLUSTER_AUTHORIZATION_FAILED") == true)

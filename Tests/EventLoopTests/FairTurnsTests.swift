@@ -77,7 +77,7 @@ struct FairTurnsTests {
         let loop = try EventLoop(name: "turns")
         var bounds = FairTurns.Bounds()
         bounds.pause = .seconds(3600)
-        bounds.patience = .milliseconds(1)
+        bounds.timeLimit = .milliseconds(1)
         let turns = FairTurns(on: loop, within: bounds)
         let task = Task(executorPreference: loop) {
             let waiting = Task.immediate(executorPreference: loop) { try await turns.next("a") }

@@ -112,7 +112,7 @@ struct ProofTests {
 
     @Test("A config token is found by its digest and has its owner's permissions")
     func configTokens() {
-        func credential(_ token: String) -> Credential? {
+        func credential(_ token: String) -> AuthenticationMethod? {
             Proof(project: "shop-1", configToken: sha256(Array(token.utf8)))
                 .credential(for: app(), minimumKeyBytes: 20)
         }
@@ -125,7 +125,7 @@ struct ProofTests {
 
     @Test("A client key is the app key or a linked one, and a short one can be excluded")
     func clientKeys() {
-        func credential(_ key: String, _ minimumKeyBytes: Int = 0) -> Credential? {
+        func credential(_ key: String, _ minimumKeyBytes: Int = 0) -> AuthenticationMethod? {
             Proof(project: "shop-1", clientKey: key)
                 .credential(for: app(), minimumKeyBytes: minimumKeyBytes)
         }

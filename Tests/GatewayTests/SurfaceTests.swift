@@ -21,22 +21,26 @@ struct SurfaceTests {
 
         var routes: [SurfaceRoute] {
             [
-                SurfaceRoute(.get, "/bells/open", handler: .anybody { _, _ in .text("dong") }),
+                SurfaceRoute(
+                    .get,
+                    "/bells/open",
+                    handler: .unauthenticated { _, _ in .text("dong") }
+                ),
                 SurfaceRoute(
                     .get,
                     "/bells/:app/cracked/:id",
                     appName: "app",
-                    handler: .anybody { _, _ in throw Cracked() }
+                    handler: .unauthenticated { _, _ in throw Cracked() }
                 ),
                 SurfaceRoute(
                     .get,
                     "/bells/broken",
-                    handler: .anybody { _, _ in throw CancellationError() }
+                    handler: .unauthenticated { _, _ in throw CancellationError() }
                 ),
                 SurfaceRoute(
                     .get,
                     "/bells/tuned",
-                    handler: .anybody { _, _ in
+                    handler: .unauthenticated { _, _ in
                         throw HTTPProblem(status: 415, headers: ["Accept-Encoding": "gzip"])
                     }
                 ),
@@ -44,7 +48,7 @@ struct SurfaceTests {
                 SurfaceRoute(
                     .get,
                     "/bells/at-once/:what",
-                    handler: .prompt { request, visit in
+                    handler: .prompt { request, context in
                         switch request.pathParameters["what"] {
                         case "open": .now(.text("dong"))
                         case "later": .later { .text("dong at last") }
@@ -53,9 +57,9 @@ struct SurfaceTests {
                         case "broken": throw CancellationError()
                         case "mine":
                             // The cache is empty, so this app has to be looked up.
-                            try visit.admitAtOnce(Proof(project: "shop", clientKey: "k")) == nil
+                            try context.admitAtOnce(Proof(project: "shop", clientKey: "k")) == nil
                                 ? .now(.text("nobody at once")) : .now(.text("mine"))
-                        default: throw visit.refusal()
+                        default: throw context.refusal()
                         }
                     }
                 ),
@@ -70,7 +74,7 @@ struct SurfaceTests {
             error is Cracked ? .text("cracked", status: 409) : nil
         }
 
-        func dressed(
+        func decorated(
             _ response: HTTPServerResponse,
             for request: HTTPServerRequest
         ) -> HTTPServerResponse {
@@ -83,7 +87,7 @@ struct SurfaceTests {
     /// A surface without a form of its own.
     private struct Plain: Surface {
         var routes: [SurfaceRoute] {
-            [SurfaceRoute(.get, "/v9/here", handler: .anybody { _, _ in .text("here") })]
+            [SurfaceRoute(.get, "/v9/here", handler: .unauthenticated { _, _ in .text("here") })]
         }
 
         func owns(_ request: HTTPServerRequest) -> Bool { request.isBelow("/v9") }
@@ -103,7 +107,7 @@ struct SurfaceTests {
         )
         let keys = try KeyRing("one:" + Base64.encode(Array(repeating: 7, count: 32)))
         let metrics = Metrics()
-        let door = RequestGuard(
+        let requestGuard = RequestGuard(
             RequestLimits(
                 AppCache(database, keys: keys, on: loop),
                 RateLimits(),
@@ -113,7 +117,7 @@ struct SurfaceTests {
             audit: AuditTrail("audit", database, on: loop, log: .disabled, metrics: metrics)
         )
         var router = Router()
-        router.mount([Bells(), Plain()], behind: door)
+        router.mount([Bells(), Plain()], behind: requestGuard)
         let request = try HTTPServerRequest(method, target, headers: headers)
         let asked = router
         let answer = await Task(executorPreference: loop) { await asked.respond(to: request) }.value

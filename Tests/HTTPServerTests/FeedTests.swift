@@ -21,7 +21,7 @@ struct FeedTests {
             channel.continuation.yield("began")
         }
 
-        func lastWords() -> [UInt8] { Array("bye\n".utf8) }
+        func finalBytes() -> [UInt8] { Array("bye\n".utf8) }
 
         func ended(_ writer: HTTPBodyWriter) {
             channel.continuation.yield(writer.post([1]) ? "still open" : "ended")

@@ -163,15 +163,15 @@ import Testing
     @Test("A limit of one stream right after the first responses is not the connection's capacity")
     func believed() {
         var rule = rule { $0.provesFirst = true }
-        #expect(!rule.believes(limit: 1000))
+        #expect(!rule.accepts(limit: 1000))
         rule.answered(status: 403, at: 1)
-        #expect(!rule.believes(limit: 1000))
+        #expect(!rule.accepts(limit: 1000))
         rule.answered(status: 200, at: 2)
-        #expect(rule.believes(limit: 1000) && !rule.believes(limit: 1))
+        #expect(rule.accepts(limit: 1000) && !rule.accepts(limit: 1))
         for time in 3...10 { rule.answered(status: 200, at: Int64(time)) }
-        #expect(rule.believes(limit: 1))
+        #expect(rule.accepts(limit: 1))
         rule.retire()
-        #expect(!rule.believes(limit: 1000))
+        #expect(!rule.accepts(limit: 1000))
     }
 
     @Test("Connections are opened as load needs, one at a time after a failed attempt")

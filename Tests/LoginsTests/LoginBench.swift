@@ -242,7 +242,7 @@ final class LoginBench: Sendable {
                     state.rows[url] = row
                 }
             },
-            gaveUp: { url in
+            recordFailure: { url in
                 self.state.withLock { state in state.rows[url]?.answeredAt = state.elapsed }
             },
             due: { self.due() },

@@ -108,7 +108,7 @@ struct LoginCacheTests {
             do throws(TokenFault) {
                 let claims = try TokenClaims(object)
                 _ = claims.end
-                try claims.judge(at: now)
+                try claims.validate(at: now)
                 return nil
             } catch { return error }
         }

@@ -12,10 +12,10 @@ struct PushAcceptanceTests {
     private let event = PushAcceptance.Event(app: "shop", source: "test", id: "order-7")
 
     /// Validation needs no database, so there is no server at this address.
-    private func judge(
+    private func validate(
         _ body: JSONObject,
         includesPushID: Bool = false
-    ) async throws -> PushAcceptance.Judged {
+    ) async throws -> PushAcceptance.ValidatedPush {
         let loop = try EventLoop(name: "acceptance")
         let database = PushDatabase(
             DatabaseConfiguration(uri: "postgresql://127.0.0.1:1/nobody"),
@@ -23,7 +23,7 @@ struct PushAcceptanceTests {
         )
         let result = Result {
             try PushAcceptance(database, topics: KafkaTopics(prefix: "t."))
-                .judge(body, event, includesPushID: includesPushID, now: .now())
+                .validate(body, event, includesPushID: includesPushID, now: .now())
         }
         await database.close()
         await loop.stop()
@@ -38,17 +38,17 @@ struct PushAcceptanceTests {
         "The record names the event, is on the topic of push requests, and is read by the consumer"
     )
     func record() async throws {
-        let judged = try await judge(body("Ring"))
-        #expect(judged.record.topic == "t.push.requests")
-        #expect(judged.record.key == Array("order-7".utf8))
+        let validated = try await validate(body("Ring"))
+        #expect(validated.record.topic == "t.push.requests")
+        #expect(validated.record.key == Array("order-7".utf8))
         let read = try PushEvent.decode(
             IncomingRecord(
-                topic: judged.record.topic,
+                topic: validated.record.topic,
                 partition: 0,
                 offset: 0,
-                key: judged.record.key,
-                value: judged.record.value,
-                headers: judged.record.headers
+                key: validated.record.key,
+                value: validated.record.value,
+                headers: validated.record.headers
             ),
             now: .now()
         )
@@ -57,8 +57,8 @@ struct PushAcceptanceTests {
 
     @Test("The same event is the same push")
     func sameEvent() async throws {
-        let first = try await judge(body("Ring"))
-        let second = try await judge(body("Another text"))
+        let first = try await validate(body("Ring"))
+        let second = try await validate(body("Another text"))
         #expect(first.push.id == second.push.id)
     }
 
@@ -66,15 +66,17 @@ struct PushAcceptanceTests {
     func tooLarge() async throws {
         for count in [10_000, PushAcceptance.maximumRecordBytes + 1] {
             await #expect(throws: PushTooLarge.self) {
-                _ = try await judge(body(String(repeating: "x", count: count)))
+                _ = try await validate(body(String(repeating: "x", count: count)))
             }
         }
-        _ = try await judge(body(String(repeating: "x", count: 1000)))
+        _ = try await validate(body(String(repeating: "x", count: 1000)))
     }
 
     @Test("An invalid request gets the reason")
     func invalid() async throws {
-        await #expect(throws: PushRequestError.self) { _ = try await judge(["data": "no object"]) }
+        await #expect(throws: PushRequestError.self) {
+            _ = try await validate(["data": "no object"])
+        }
     }
 
     @Test("The push id counts in the size if devices get it")
@@ -82,7 +84,7 @@ struct PushAcceptanceTests {
         var body = body(String(repeating: "x", count: 4076))
         body["channels"] = nil
         body["tokens"] = [["platform": "apns", "token": "ab"]]
-        _ = try await judge(body)
-        await #expect(throws: PushTooLarge.self) { try await judge(body, includesPushID: true) }
+        _ = try await validate(body)
+        await #expect(throws: PushTooLarge.self) { try await validate(body, includesPushID: true) }
     }
 }

@@ -56,7 +56,7 @@ struct ConfigAnnouncementTests {
         #expect(native.mpns == ["body": .string(text)])
         #expect(event.request.priority == .normal)
         #expect(event.request.unknownFields.isEmpty)
-        #expect(event.request.saysTheSameAgain)
+        #expect(event.request.repeatsOverwrite)
         // Its stored form is parsed to the same request.
         let again = try PushRequest.parse(event.object, now: .now(), isStored: true)
         #expect(again == event.request)
@@ -82,7 +82,7 @@ struct ConfigAnnouncementTests {
             ]
         )
         #expect(event.eventID == "c1")
-        #expect(event.request.saysTheSameAgain)
+        #expect(event.request.repeatsOverwrite)
         #expect(event.request.audience == .topic(AudienceTopic(name: "PUSH_RC")))
     }
 

@@ -117,7 +117,7 @@ struct DatasetChangedRecordTests {
         #expect(object["id"]?.string == "\(Self.pool)/\(Self.identity)/notes/7")
         #expect(object["source"]?.string == PushIdentity.syncSource)
         let request = try PushRequest.parse(object, now: Instant(milliseconds: 0))
-        #expect(request.saysTheSameAgain)
+        #expect(request.repeatsOverwrite)
         #expect(request.unknownFields.isEmpty)
     }
 

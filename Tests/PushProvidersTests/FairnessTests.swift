@@ -109,7 +109,7 @@ import Testing
     func turns() {
         final class Client {
             let queue: NotificationQueue
-            var started: [Delivery] = []
+            var started: [QueuedNotification] = []
             init(_ share: ConnectionShare) {
                 queue = NotificationQueue(limit: 100, of: share)
                 queue.start = { [unowned self] in started.append($0) }

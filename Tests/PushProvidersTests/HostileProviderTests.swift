@@ -207,7 +207,7 @@ import Testing
     @Test("A delivery waits in a moving queue, and one that leaves it late still has time")
     func movingLine() async throws {
         let queue = NotificationQueue(limit: 1, timeout: .seconds(1))
-        var started: [Delivery] = []
+        var started: [QueuedNotification] = []
         queue.start = { started.append($0) }
         let answers = Answers()
         queue.add([Self.one, Self.one]) { answers.add($0, $1) }

@@ -234,7 +234,7 @@ import Testing
     @Test("Urgent notifications overtake, and each kind keeps its order, also after a return")
     func lanes() {
         let queue = NotificationQueue(limit: 1)
-        var started: [Delivery] = []
+        var started: [QueuedNotification] = []
         queue.start = { started.append($0) }
         let answers = Answers()
         queue.add(["a", "b", "c"].map { notification($0) }) { answers.add($0, $1) }
@@ -253,7 +253,7 @@ import Testing
     @Test("The queue keeps the order, the bound, and every index exactly once")
     func bound() {
         let queue = NotificationQueue(limit: 2)
-        var started: [Delivery] = []
+        var started: [QueuedNotification] = []
         queue.start = { started.append($0) }
         var emptied = 0
         queue.onEmpty = { emptied += 1 }
@@ -286,7 +286,7 @@ import Testing
     @Test("Notifications that were not started can be dropped")
     func drop() {
         let queue = NotificationQueue(limit: 1)
-        var started: [Delivery] = []
+        var started: [QueuedNotification] = []
         queue.start = { started.append($0) }
         let answers = Answers()
         queue.add((0..<3).map { notification("\($0)") }) { answers.add($0, $1) }

@@ -14,13 +14,13 @@ struct GuessTests {
         var guesses = FailedAttempts(perMinute: 10)
         for number in 0..<10 {
             #expect(guesses.begin(bytes("ann"), bytes("\(number)"), now: now) == nil)
-            guesses.end(bytes("ann"), bytes("\(number)"), wasWrong: true, now: now)
+            guesses.end(bytes("ann"), bytes("\(number)"), hasFailed: true, now: now)
         }
         #expect(guesses.begin(bytes("ann"), bytes("x"), now: now) == 6)
         #expect(guesses.begin(bytes("bob"), bytes("x"), now: now) == nil)
-        guesses.end(bytes("bob"), bytes("x"), wasWrong: true, now: now)
+        guesses.end(bytes("bob"), bytes("x"), hasFailed: true, now: now)
         #expect(guesses.begin(bytes("ann"), bytes("y"), now: now + .seconds(7)) == nil)
-        guesses.end(bytes("ann"), bytes("y"), wasWrong: true, now: now + .seconds(7))
+        guesses.end(bytes("ann"), bytes("y"), hasFailed: true, now: now + .seconds(7))
         #expect(guesses.count == 0)
     }
 
@@ -30,7 +30,7 @@ struct GuessTests {
         let waits = (0..<100).map { guesses.begin(bytes("ann"), bytes("\($0)"), now: now) }
         #expect(waits.count { $0 == nil } == 10)
         for number in 0..<10 {
-            guesses.end(bytes("ann"), bytes("\(number)"), wasWrong: true, now: now)
+            guesses.end(bytes("ann"), bytes("\(number)"), hasFailed: true, now: now)
         }
         #expect(guesses.count == 0)
     }
@@ -43,12 +43,12 @@ struct GuessTests {
                 #expect(guesses.begin(bytes("ann"), bytes("right"), now: now) == nil)
             }
             for _ in 0..<50 {
-                guesses.end(bytes("ann"), bytes("right"), wasWrong: false, now: now)
+                guesses.end(bytes("ann"), bytes("right"), hasFailed: false, now: now)
             }
         }
         for wrong in ["a", "b"] {
             #expect(guesses.begin(bytes("ann"), bytes(wrong), now: now) == nil)
-            guesses.end(bytes("ann"), bytes(wrong), wasWrong: true, now: now)
+            guesses.end(bytes("ann"), bytes(wrong), hasFailed: true, now: now)
         }
         #expect(guesses.begin(bytes("ann"), bytes("right"), now: now) != nil)
     }
@@ -58,11 +58,11 @@ struct GuessTests {
         var guesses = FailedAttempts(perMinute: 0)
         for number in 0..<1000 {
             #expect(guesses.begin(bytes("ann"), bytes("\(number)"), now: now) == nil)
-            guesses.end(bytes("ann"), bytes("\(number)"), wasWrong: true, now: now)
+            guesses.end(bytes("ann"), bytes("\(number)"), hasFailed: true, now: now)
         }
         let limits = ReaderLimits(failuresPerIdentity: 0)
         let ann = limits.key(ofReader: ["shop", "ann", ""])
-        for _ in 0..<1000 { limits.missed(ann) }
+        for _ in 0..<1000 { limits.countNotFound(ann) }
         #expect(limits.waitAfterMisses(ann) == nil)
     }
 
@@ -72,7 +72,7 @@ struct GuessTests {
         let ann = limits.key(ofReader: ["shop", "ann", ""])
         for _ in 0..<20 {
             #expect(limits.waitAfterMisses(ann) == nil)
-            limits.missed(ann)
+            limits.countNotFound(ann)
         }
         #expect(limits.waitAfterMisses(ann) != nil)
         #expect(limits.waitAfterMisses(limits.key(ofReader: ["shop", "ann", "phone"])) == nil)
@@ -89,7 +89,7 @@ struct GuessTests {
                 #expect(wait > 0)
                 return false
             }
-            limits.end(trial, wasWrong: true)
+            limits.end(trial, hasFailed: true)
             return true
         }
         #expect(fail("shop", "ann", "192.0.2.1"))

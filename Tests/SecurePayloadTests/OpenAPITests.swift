@@ -30,7 +30,7 @@ struct OpenAPITests {
         let surface = SecureSurface(
             loop: loop,
             database: database,
-            door: ReaderAuthenticator(
+            authenticator: ReaderAuthenticator(
                 database: database,
                 logins: LoginCache(
                     database,
@@ -46,7 +46,7 @@ struct OpenAPITests {
             topics: KafkaTopics(),
             checks: checks,
             limits: limits,
-            figures: SecureMetrics(metrics),
+            metrics: SecureMetrics(metrics),
             log: .disabled,
             readGrace: .seconds(60)
         )

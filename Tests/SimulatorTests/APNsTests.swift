@@ -72,12 +72,12 @@ private struct Sender {
         )
     }
 
-    mutating func judge(
+    mutating func check(
         _ request: HTTPServerRequest,
         environment: String = "production",
         now: Int64 = now
     ) -> CheckResult {
-        checker.judge(request, environment: environment, now: now, connection: &connection)
+        checker.check(request, environment: environment, now: now, connection: &connection)
     }
 }
 
@@ -87,10 +87,10 @@ struct APNsTests {
     func accepts() throws {
         var sender = try Sender()
         #expect(!sender.connection.isTrusted)
-        let judgement = sender.judge(try sender.request())
-        #expect(judgement.status == 200)
-        #expect(judgement.token == String(repeating: "ab", count: 32))
-        #expect(judgement.topic == "com.example.shop")
+        let result = sender.check(try sender.request())
+        #expect(result.status == 200)
+        #expect(result.token == String(repeating: "ab", count: 32))
+        #expect(result.topic == "com.example.shop")
         #expect(sender.connection.isTrusted)
         #expect(sender.connection.team == "TEAM000001")
     }
@@ -113,9 +113,9 @@ struct APNsTests {
     )
     func headers(name: String, value: String?, status: Int, reason: String) throws {
         var sender = try Sender()
-        let judgement = sender.judge(try sender.request([name: value]))
-        #expect(judgement.status == status)
-        #expect(judgement.reason == reason)
+        let result = sender.check(try sender.request([name: value]))
+        #expect(result.status == status)
+        #expect(result.reason == reason)
         #expect(!sender.connection.isTrusted)
     }
 
@@ -124,7 +124,7 @@ struct APNsTests {
         var sender = try Sender()
         var request = try sender.request(["apns-priority": "5"])
         request.headers.add("apns-priority", "5")
-        #expect(sender.judge(request).reason == "DuplicateHeaders")
+        #expect(sender.check(request).reason == "DuplicateHeaders")
     }
 
     @Test(
@@ -137,15 +137,15 @@ struct APNsTests {
     )
     func paths(path: String, status: Int, reason: String) throws {
         var sender = try Sender()
-        let judgement = sender.judge(try sender.request(path: path))
-        #expect(judgement.status == status)
-        #expect(judgement.reason == reason)
+        let result = sender.check(try sender.request(path: path))
+        #expect(result.status == status)
+        #expect(result.reason == reason)
     }
 
     @Test("Only POST is a push")
     func methods() throws {
         var sender = try Sender()
-        #expect(sender.judge(try sender.request(method: .get)).reason == "MethodNotAllowed")
+        #expect(sender.check(try sender.request(method: .get)).reason == "MethodNotAllowed")
     }
 
     @Test("A provider token of another key, team, age or signature is refused")
@@ -162,35 +162,35 @@ struct APNsTests {
         ]
         for (token, reason) in refusals {
             let request = try sender.request(["authorization": "bearer " + token])
-            #expect(sender.judge(request).reason == reason)
+            #expect(sender.check(request).reason == reason)
         }
         let old = try sender.token(issuedAt: now - 3600)
-        #expect(sender.judge(try sender.request(["authorization": "Bearer " + old])).status == 200)
+        #expect(sender.check(try sender.request(["authorization": "Bearer " + old])).status == 200)
     }
 
     @Test("A token expires while it is in use")
     func ageing() throws {
         var sender = try Sender()
         let request = try sender.request()
-        #expect(sender.judge(request).status == 200)
-        #expect(sender.judge(request, now: Sender.now + 3600).status == 200)
-        #expect(sender.judge(request, now: Sender.now + 3601).reason == "ExpiredProviderToken")
+        #expect(sender.check(request).status == 200)
+        #expect(sender.check(request, now: Sender.now + 3600).status == 200)
+        #expect(sender.check(request, now: Sender.now + 3601).reason == "ExpiredProviderToken")
     }
 
     @Test("Another token within 20 minutes is refused on the same connection, and not on a new one")
     func tokenUpdates() throws {
         var sender = try Sender()
-        #expect(sender.judge(try sender.request()).status == 200)
+        #expect(sender.check(try sender.request()).status == 200)
         let soon = Sender.now + 1199
         let next = try sender.request([
             "authorization": "bearer " + (try sender.token(issuedAt: Sender.now + 1))
         ])
-        let judgement = sender.judge(next, now: soon)
-        #expect(judgement.status == 429)
-        #expect(judgement.reason == "TooManyProviderTokenUpdates")
-        #expect(sender.judge(next, now: soon + 1).status == 200)
+        let result = sender.check(next, now: soon)
+        #expect(result.status == 429)
+        #expect(result.reason == "TooManyProviderTokenUpdates")
+        #expect(sender.check(next, now: soon + 1).status == 200)
         sender.connection = APNsConnection()
-        #expect(sender.judge(next, now: soon).status == 200)
+        #expect(sender.check(next, now: soon).status == 200)
     }
 
     @Test("A connection serves one team")
@@ -200,24 +200,24 @@ struct APNsTests {
         sender.checker.add(
             APNsKey(keyID: "KEY0000009", teamID: "TEAM000009", verifyingKey: other.verifyingKey)
         )
-        #expect(sender.judge(try sender.request()).status == 200)
+        #expect(sender.check(try sender.request()).status == 200)
         let token = try JWT.sign(
             header: ["kid": "KEY0000009"],
             claims: ["iss": "TEAM000009", "iat": .integer(Sender.now)],
             with: other
         )
         let request = try sender.request(["authorization": "bearer " + token])
-        #expect(sender.judge(request).reason == "InvalidProviderToken")
+        #expect(sender.check(request).reason == "InvalidProviderToken")
         sender.connection = APNsConnection()
-        #expect(sender.judge(request).status == 200)
+        #expect(sender.check(request).status == 200)
     }
 
     @Test("A key that Apple bound to one environment is refused in the other")
     func environments() throws {
         var sender = try Sender(environment: "sandbox")
         let request = try sender.request()
-        #expect(sender.judge(request).reason == "BadEnvironmentKeyIdInToken")
-        #expect(sender.judge(request, environment: "sandbox").status == 200)
+        #expect(sender.check(request).reason == "BadEnvironmentKeyIdInToken")
+        #expect(sender.check(request, environment: "sandbox").status == 200)
     }
 
     @Test("Payloads are limited to 4096 bytes, and 5120 for voip")
@@ -226,34 +226,34 @@ struct APNsTests {
         let body = { (count: Int) in
             #"{"aps":{},"x":""# + String(repeating: "y", count: count - 17) + #""}"#
         }
-        #expect(sender.judge(try sender.request(body: body(4096))).status == 200)
-        #expect(sender.judge(try sender.request(body: body(4097))).reason == "PayloadTooLarge")
+        #expect(sender.check(try sender.request(body: body(4096))).status == 200)
+        #expect(sender.check(try sender.request(body: body(4097))).reason == "PayloadTooLarge")
         let voip: [String: String?] = [
             "apns-push-type": "voip", "apns-topic": "com.example.shop.voip",
         ]
-        #expect(sender.judge(try sender.request(voip, body: body(5120))).status == 200)
-        #expect(sender.judge(try sender.request(voip, body: body(5121))).status == 413)
-        #expect(sender.judge(try sender.request(body: "")).reason == "PayloadEmpty")
-        #expect(sender.judge(try sender.request(body: "[]")).reason == "PayloadEmpty")
+        #expect(sender.check(try sender.request(voip, body: body(5120))).status == 200)
+        #expect(sender.check(try sender.request(voip, body: body(5121))).status == 413)
+        #expect(sender.check(try sender.request(body: "")).reason == "PayloadEmpty")
+        #expect(sender.check(try sender.request(body: "[]")).reason == "PayloadEmpty")
     }
 
     @Test("A background push has priority 5, content-available and nothing to show")
     func background() throws {
         var sender = try Sender()
         let silent = #"{"aps":{"content-available":1}}"#
-        let judge = { (sender: inout Sender, priority: String, body: String) in
-            sender.judge(
+        let check = { (sender: inout Sender, priority: String, body: String) in
+            sender.check(
                 try sender.request(
                     ["apns-push-type": "background", "apns-priority": priority],
                     body: body
                 )
             )
         }
-        #expect(try judge(&sender, "5", silent).status == 200)
-        #expect(try judge(&sender, "10", silent).reason == "BadPriority")
+        #expect(try check(&sender, "5", silent).status == 200)
+        #expect(try check(&sender, "10", silent).reason == "BadPriority")
         let loud = #"{"aps":{"content-available":1,"sound":"default"}}"#
-        #expect(try judge(&sender, "5", loud).reason == "BadPriority")
-        #expect(try judge(&sender, "5", #"{"aps":{}}"#).reason == "InvalidPushType")
+        #expect(try check(&sender, "5", loud).reason == "BadPriority")
+        #expect(try check(&sender, "5", #"{"aps":{}}"#).reason == "InvalidPushType")
     }
 
     @Test("A client certificate replaces the token, and allows its own topic")
@@ -261,13 +261,13 @@ struct APNsTests {
         var sender = try Sender()
         let subject = "CN=Apple Push Services: com.example.shop,UID=com.example.shop"
         let changes: [String: String?] = ["authorization": nil, "apns-topic": nil]
-        let judgement = sender.judge(try sender.request(changes, certificate: subject))
-        #expect(judgement.status == 200)
-        #expect(judgement.topic == "com.example.shop")
+        let result = sender.check(try sender.request(changes, certificate: subject))
+        #expect(result.status == 200)
+        #expect(result.topic == "com.example.shop")
         #expect(sender.connection.isTrusted)
         let other: [String: String?] = ["authorization": nil, "apns-topic": "com.example.other"]
         #expect(
-            sender.judge(try sender.request(other, certificate: subject)).reason
+            sender.check(try sender.request(other, certificate: subject)).reason
                 == "TopicDisallowed"
         )
     }

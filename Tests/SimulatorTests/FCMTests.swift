@@ -59,7 +59,7 @@ private struct Sender {
         return try #require(answer["access_token"]?.string)
     }
 
-    func judge(
+    func check(
         _ body: String,
         token: String?,
         project: String = "shop",
@@ -73,7 +73,7 @@ private struct Sender {
             headers: headers,
             body: Array(body.utf8)
         )
-        return checker.judge(request, project: project, now: now)
+        return checker.check(request, project: project, now: now)
     }
 }
 
@@ -121,21 +121,21 @@ struct FCMTests {
         var sender = try Sender()
         let message = #"{"message":{"token":"abc","data":{"a":"1"}}}"#
         let token = try sender.accessToken()
-        #expect(try sender.judge(message, token: token).status == 200)
-        #expect(try sender.judge(message, token: nil).status == 401)
-        #expect(try sender.judge(message, token: "ya29.c.forged").status == 401)
-        #expect(try sender.judge(message, token: token, now: Sender.now + 3599).status == 401)
-        #expect(try sender.judge(message, token: token, project: "other").status == 403)
-        #expect(try sender.judge(message, token: token, project: "unknown").status == 404)
+        #expect(try sender.check(message, token: token).status == 200)
+        #expect(try sender.check(message, token: nil).status == 401)
+        #expect(try sender.check(message, token: "ya29.c.forged").status == 401)
+        #expect(try sender.check(message, token: token, now: Sender.now + 3599).status == 401)
+        #expect(try sender.check(message, token: token, project: "other").status == 403)
+        #expect(try sender.check(message, token: token, project: "unknown").status == 404)
         sender.checker.revokeTokens()
-        #expect(try sender.judge(message, token: token).status == 401)
+        #expect(try sender.check(message, token: token).status == 401)
     }
 
     @Test("A topic message has one target, and rules match its name as a token")
     func topics() throws {
         var sender = try Sender()
         let token = try sender.accessToken()
-        let topic = try sender.judge(#"{"message":{"topic":"PUSH_RC"}}"#, token: token)
+        let topic = try sender.check(#"{"message":{"topic":"PUSH_RC"}}"#, token: token)
         #expect(topic.status == 200)
         #expect(topic.topic == "PUSH_RC")
         #expect(topic.target(of: .fcm) == "PUSH_RC")
@@ -144,9 +144,9 @@ struct FCMTests {
             #"{"topic":"a","token":"b"}"#, #"{"topic":"a","condition":"'a' in topics"}"#,
             #"{"topic":"/topics/a"}"#, #"{"topic":"a b"}"#, #"{"data":{"a":"b"}}"#,
         ] {
-            let judgement = try sender.judge(#"{"message":\#(message)}"#, token: token)
-            #expect(judgement.status == 400, "\(message)")
-            #expect(judgement.reason == "INVALID_ARGUMENT")
+            let result = try sender.check(#"{"message":\#(message)}"#, token: token)
+            #expect(result.status == 400, "\(message)")
+            #expect(result.reason == "INVALID_ARGUMENT")
         }
     }
 
@@ -163,9 +163,9 @@ struct FCMTests {
     func accepted(body: String) throws {
         var sender = try Sender()
         let token = try sender.accessToken()
-        let judgement = try sender.judge(body, token: token)
-        #expect(judgement.status == 200, "\(judgement)")
-        #expect(judgement.isDryRun == body.contains("validateOnly"))
+        let result = try sender.check(body, token: token)
+        #expect(result.status == 200, "\(result)")
+        #expect(result.isDryRun == body.contains("validateOnly"))
     }
 
     @Test(
@@ -213,10 +213,10 @@ struct FCMTests {
     func refused(body: String, code: String?, field: String?) throws {
         var sender = try Sender()
         let token = try sender.accessToken()
-        let judgement = try sender.judge(body, token: token)
-        #expect(judgement.status == 400)
-        #expect(judgement.reason == code)
-        #expect(judgement.field == field)
+        let result = try sender.check(body, token: token)
+        #expect(result.status == 400)
+        #expect(result.reason == code)
+        #expect(result.field == field)
     }
 
     @Test("Payloads are limited to 4096 bytes, and 2048 for a topic")
@@ -227,10 +227,10 @@ struct FCMTests {
             #"{"message":{"\#(target)":"a","data":{"k":""#
                 + String(repeating: "x", count: count - 1) + #""}}}"#
         }
-        #expect(try sender.judge(body("token", 4096), token: token).status == 200)
-        #expect(try sender.judge(body("token", 4097), token: token).status == 400)
-        #expect(try sender.judge(body("topic", 2048), token: token).status == 200)
-        #expect(try sender.judge(body("topic", 2049), token: token).status == 400)
+        #expect(try sender.check(body("token", 4096), token: token).status == 200)
+        #expect(try sender.check(body("token", 4097), token: token).status == 400)
+        #expect(try sender.check(body("topic", 2048), token: token).status == 200)
+        #expect(try sender.check(body("topic", 2049), token: token).status == 400)
     }
 
     @Test("An error has FCM's form, with the detail by which senders classify it")

@@ -39,7 +39,7 @@ struct MPNSTests {
     @Test("MPNS requires a class that matches the target, and its XML")
     func checks() throws {
         var checker = MPNSChecker()
-        func status(_ request: HTTPServerRequest) -> Int { checker.judge(request).status }
+        func status(_ request: HTTPServerRequest) -> Int { checker.check(request).status }
         #expect(try status(request()) == 200)
         #expect(try status(request(kind: "12")) == 200)
         #expect(try status(request(kind: "3")) == 400)
@@ -63,8 +63,8 @@ struct MPNSTests {
             ("CN=push.example.com", 200), ("O=x,CN=push.example.com", 200), ("CN=other", 401),
             (nil, 401),
         ] {
-            let judgement = checker.judge(try request(path, certificate: certificate))
-            #expect(judgement.status == status)
+            let result = checker.check(try request(path, certificate: certificate))
+            #expect(result.status == status)
         }
     }
 
@@ -79,9 +79,9 @@ struct MPNSTests {
     func states(state: String, status: Int, notification: String?, subscription: String?) throws {
         var checker = MPNSChecker()
         let request = try request("/mpns/1?state=\(state)")
-        let judgement = checker.judge(request)
-        #expect(judgement.status == status)
-        let answer = MPNSChecker.answer(status: status, reason: judgement.reason, to: request)
+        let result = checker.check(request)
+        #expect(result.status == status)
+        let answer = MPNSChecker.answer(status: status, reason: result.reason, to: request)
         #expect(answer.headers["x-notificationstatus"] == notification)
         #expect(answer.headers["x-subscriptionstatus"] == subscription)
         #expect(answer.headers["x-messageid"] == "m")
@@ -91,11 +91,11 @@ struct MPNSTests {
     func quota() throws {
         var checker = MPNSChecker()
         let request = try request()
-        for _ in 0..<500 { #expect(checker.judge(request, now: Self.now).status == 200) }
-        #expect(checker.judge(request, now: Self.now).status == 406)
-        #expect(checker.judge(request, isAuthenticated: true, now: Self.now).status == 200)
+        for _ in 0..<500 { #expect(checker.check(request, now: Self.now).status == 200) }
+        #expect(checker.check(request, now: Self.now).status == 406)
+        #expect(checker.check(request, isAuthenticated: true, now: Self.now).status == 200)
         let tomorrow = Self.now.adding(milliseconds: 86_400_000)
-        #expect(checker.judge(request, now: tomorrow).status == 200)
+        #expect(checker.check(request, now: tomorrow).status == 200)
     }
 
     @Test("A repeat within the hour gets the same refusal again", arguments: [406, 412])
@@ -103,10 +103,10 @@ struct MPNSTests {
         var checker = MPNSChecker()
         let request = try request()
         checker.answered(status, to: request.rawTarget, now: Self.now)
-        let soon = checker.judge(request, now: Self.now.adding(milliseconds: 3_599_999))
+        let soon = checker.check(request, now: Self.now.adding(milliseconds: 3_599_999))
         #expect(soon.status == status)
         #expect(soon.detail == "sent to again within the hour")
-        let later = checker.judge(request, now: Self.now.adding(milliseconds: 3_600_000))
+        let later = checker.check(request, now: Self.now.adding(milliseconds: 3_600_000))
         #expect(later.status == 200)
     }
 }

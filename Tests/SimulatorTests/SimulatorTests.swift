@@ -86,12 +86,12 @@ struct RuleTests {
 @Suite("Simulator: received requests", .timeLimit(.minutes(1)))
 struct ReceivedLogTests {
     private func received(_ token: String, status: Int? = 200) throws -> ReceivedRequest {
-        var judgement = CheckResult()
-        judgement.token = token
+        var result = CheckResult()
+        result.token = token
         return ReceivedRequest(
             provider: .apns,
             environment: "production",
-            judgement: judgement,
+            result: result,
             status: status,
             reason: status == nil ? "hang" : nil,
             at: "2026-11-20T21:04:05.123Z",

@@ -55,7 +55,7 @@ private struct Sender {
         try #require(try JSONValue.parse(try live().body)["access_token"]?.string)
     }
 
-    func judge(
+    func check(
         _ changes: [String: String?] = [:],
         target: String = "/wns/?token=abc",
         method: HTTPMethod = .post,
@@ -68,7 +68,7 @@ private struct Sender {
             "X-WNS-Type": "wns/toast", "Content-Length": "\(body.utf8.count)",
         ]
         for (name, value) in changes { headers[name] = value }
-        return checker.judge(
+        return checker.check(
             try HTTPServerRequest(method, target, headers: headers, body: Array(body.utf8)),
             now: now
         )
@@ -102,20 +102,20 @@ struct WNSTests {
     func accepts() throws {
         var sender = Sender()
         let token = try sender.accessToken()
-        let judgement = try sender.judge(token: token)
-        #expect(judgement.status == 200)
-        #expect(judgement.token == "/wns/?token=abc")
+        let result = try sender.check(token: token)
+        #expect(result.status == 200)
+        #expect(result.token == "/wns/?token=abc")
     }
 
     @Test("An access token is required, expires, and is for its own app's channels")
     func authorization() throws {
         var sender = Sender()
         let token = try sender.accessToken()
-        #expect(try sender.judge(token: "forged").status == 401)
-        #expect(try sender.judge(token: token, now: Sender.now + 86_400).status == 401)
+        #expect(try sender.check(token: "forged").status == 401)
+        #expect(try sender.check(token: token, now: Sender.now + 86_400).status == 401)
         let own = "/wns/x?owner=ms-app%3A%2F%2Fs-1"
-        #expect(try sender.judge(target: own, token: token).status == 200)
-        #expect(try sender.judge(target: "/wns/x?owner=app-2", token: token).status == 403)
+        #expect(try sender.check(target: own, token: token).status == 200)
+        #expect(try sender.check(target: "/wns/x?owner=app-2", token: token).status == 403)
     }
 
     @Test(
@@ -133,9 +133,9 @@ struct WNSTests {
     func headers(changes: [String: String?]) throws {
         var sender = Sender()
         let token = try sender.accessToken()
-        let judgement = try sender.judge(changes, token: token)
-        #expect(judgement.status == 400)
-        #expect(judgement.detail != nil)
+        let result = try sender.check(changes, token: token)
+        #expect(result.status == 400)
+        #expect(result.detail != nil)
     }
 
     @Test("TTL 0 goes with no-cache, and a phone may suppress its popup")
@@ -143,9 +143,9 @@ struct WNSTests {
         var sender = Sender()
         let token = try sender.accessToken()
         let ttl: [String: String?] = ["X-WNS-TTL": "0", "X-WNS-Cache-Policy": "no-cache"]
-        #expect(try sender.judge(ttl, token: token).status == 200)
+        #expect(try sender.check(ttl, token: token).status == 200)
         let popup: [String: String?] = ["X-WNS-SuppressPopup": "true"]
-        #expect(try sender.judge(popup, target: "/wns/phone/1", token: token).status == 200)
+        #expect(try sender.check(popup, target: "/wns/phone/1", token: token).status == 200)
     }
 
     @Test("Payloads are checked for size, XML, root and value")
@@ -153,20 +153,20 @@ struct WNSTests {
         var sender = Sender()
         let token = try sender.accessToken()
         let long = Sender.toast + String(repeating: " ", count: 5001 - Sender.toast.utf8.count)
-        #expect(try sender.judge(body: long, token: token).status == 413)
-        #expect(try sender.judge(body: String(long.dropLast()), token: token).status == 200)
-        #expect(try sender.judge(body: "<toast>", token: token).status == 400)
-        #expect(try sender.judge(body: "<toast/>", token: token).status == 400)
-        #expect(try sender.judge(body: #"<badge value="1"/>"#, token: token).status == 400)
+        #expect(try sender.check(body: long, token: token).status == 413)
+        #expect(try sender.check(body: String(long.dropLast()), token: token).status == 200)
+        #expect(try sender.check(body: "<toast>", token: token).status == 400)
+        #expect(try sender.check(body: "<toast/>", token: token).status == 400)
+        #expect(try sender.check(body: #"<badge value="1"/>"#, token: token).status == 400)
         let badge: [String: String?] = ["X-WNS-Type": "wns/badge"]
-        #expect(try sender.judge(badge, body: #"<badge value="7"/>"#, token: token).status == 200)
-        #expect(try sender.judge(badge, body: #"<badge value="?"/>"#, token: token).status == 400)
+        #expect(try sender.check(badge, body: #"<badge value="7"/>"#, token: token).status == 200)
+        #expect(try sender.check(badge, body: #"<badge value="?"/>"#, token: token).status == 400)
         let raw: [String: String?] = [
             "X-WNS-Type": "wns/raw", "Content-Type": "application/octet-stream",
         ]
-        #expect(try sender.judge(raw, body: "{}", token: token).status == 200)
-        #expect(try sender.judge(raw, body: "", token: token).status == 400)
-        #expect(try sender.judge(method: .put, token: token).status == 405)
+        #expect(try sender.check(raw, body: "{}", token: token).status == 200)
+        #expect(try sender.check(raw, body: "", token: token).status == 400)
+        #expect(try sender.check(method: .put, token: token).status == 405)
     }
 
     @Test("The device's state is returned only if requested")

@@ -170,7 +170,7 @@ package final class ChildProcess: @unchecked Sendable {
     }
 
     /// Its last output, for the text of a failure.
-    package var lastWords: String {
+    package var finalBytes: String {
         lock.withLock {
             ((lines[.output] ?? []).suffix(10) + (lines[.errors] ?? []).suffix(10))
                 .map { String($0.prefix(500)) }.joined(separator: "\n")

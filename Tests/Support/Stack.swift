@@ -140,7 +140,7 @@ package final class Stack: Sendable {
     }
 
     private static func waitUntilReady(_ process: ChildProcess, _ url: String) async throws {
-        _ = try await eventually("\(process.name) is ready: \(process.lastWords)") {
+        _ = try await eventually("\(process.name) is ready: \(process.finalBytes)") {
             try await http("GET", "\(url)/readyz").status == 200 ? true : nil
         }
     }

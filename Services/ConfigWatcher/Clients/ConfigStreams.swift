@@ -189,7 +189,7 @@ final class ConfigStream: HTTPStreamFeed, @unchecked Sendable {
     private let current: Int
     private let isBehind: Bool
     /// The version up to which announcements are not sent to the client.
-    private var told: Int
+    private var announcedVersion: Int
     private var writer: HTTPBodyWriter?
 
     /// - Parameters:
@@ -215,7 +215,7 @@ final class ConfigStream: HTTPStreamFeed, @unchecked Sendable {
         self.streams = streams
         self.current = current
         isBehind = known.map { $0 < current } ?? false
-        told = known != nil && !isBehind ? max(announced, current) : announced
+        announcedVersion = known != nil && !isBehind ? max(announced, current) : announced
     }
 
     func began(_ writer: HTTPBodyWriter) {
@@ -225,8 +225,8 @@ final class ConfigStream: HTTPStreamFeed, @unchecked Sendable {
     }
 
     func tell(_ version: Int) {
-        guard version > told else { return }
-        told = version
+        guard version > announcedVersion else { return }
+        announcedVersion = version
         writer?.post(form.news(of: version))
     }
 
@@ -234,8 +234,8 @@ final class ConfigStream: HTTPStreamFeed, @unchecked Sendable {
 
     func end() { writer?.finish() }
 
-    func lastWords() -> [UInt8] {
-        form.closingEvent(at: max(told, current), retryAfter: Int.random(in: 1...30))
+    func finalBytes() -> [UInt8] {
+        form.closingEvent(at: max(announcedVersion, current), retryAfter: Int.random(in: 1...30))
     }
 
     func ended(_ writer: HTTPBodyWriter) {

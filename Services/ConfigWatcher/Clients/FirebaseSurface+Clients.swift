@@ -71,8 +71,8 @@ extension FirebaseSurface {
     }
 
     private func listening(_ answer: @escaping Answer) -> SurfaceRoute.Handler {
-        .anybody { request, visit in
-            try await answer(request, try await visit.admit(try client(request, visit)))
+        .unauthenticated { request, context in
+            try await answer(request, try await context.admit(try client(request, context)))
         }
     }
 
@@ -81,20 +81,22 @@ extension FirebaseSurface {
     /// Answers at once if the app and its template are cached, as they nearly always are.
     private func fetch(
         _ request: HTTPServerRequest,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) throws -> ImmediateResponse {
-        let proof = try client(request, visit)
-        if let caller = try visit.admitAtOnce(proof) { return try fetch(request, caller, visit) }
+        let proof = try client(request, context)
+        if let caller = try context.admitAtOnce(proof) {
+            return try fetch(request, caller, context)
+        }
         return .later {
-            let caller = try await visit.admit(proof)
-            return try await fetch(request, caller, visit).response()
+            let caller = try await context.admit(proof)
+            return try await fetch(request, caller, context).response()
         }
     }
 
     private func fetch(
         _ request: HTTPServerRequest,
         _ caller: Caller,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) throws -> ImmediateResponse {
         _ = try QueryParameters(request, taking: [])
         // The JavaScript SDK declares gzip and sends plain text.
@@ -103,10 +105,10 @@ extension FirebaseSurface {
             fetch = try ConfigFetch(body: try request.bodyByItsBytes())
         } catch {
             // The instance is unknown, and parsing the request was work.
-            try count(.address(visit.subscriber), caller)
+            try count(.address(context.subscriber), caller)
             throw error
         }
-        try count(fetch.appInstanceID.map { .instance($0) } ?? .address(visit.subscriber), caller)
+        try count(fetch.appInstanceID.map { .instance($0) } ?? .address(context.subscriber), caller)
         let header = request.header("if-none-match")
         let (app, createdAt) = (caller.appID, caller.fieldsVersion.createdAt)
         if let known = memory.remembered(app, createdAt: createdAt) {
@@ -174,7 +176,7 @@ extension FirebaseSurface {
             limit: caller.settings.configFetchesPerHour
         )
         guard let wait else { return }
-        figures.throttle()
+        metrics.throttle()
         throw .throttled(retryAfterSeconds: wait)
     }
 
@@ -196,7 +198,7 @@ extension FirebaseSurface {
         of app: String,
         _ version: Int
     ) -> HTTPServerResponse {
-        figures.fetched(answer.state)
+        metrics.fetched(answer.state)
         if let instance = fetch.appInstanceID { notes.note(app, instance, version: version) }
         return HTTPServerResponse(
             status: 200,

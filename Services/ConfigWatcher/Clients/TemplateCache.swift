@@ -20,7 +20,7 @@ final class TemplateCache: @unchecked Sendable {
         /// The age at which a confirmation is refreshed, while there are fetches.
         var refreshAfter = Duration.milliseconds(120)
         /// The time limit of a query.
-        var patience = Duration.seconds(3)
+        var timeLimit = Duration.seconds(3)
         var weight = 256 << 20
     }
 
@@ -103,7 +103,7 @@ final class TemplateCache: @unchecked Sendable {
         loop.checkIsolated()
         let began = ContinuousClock.now
         if let known = fresh(app, createdAt, since: began, now: began) { return known }
-        let deadline = began + bounds.patience
+        let deadline = began + bounds.timeLimit
         while ContinuousClock.now < deadline {
             if revision == nil || entries[app]?.createdAt == createdAt {
                 try await confirm().wait()
@@ -170,7 +170,7 @@ final class TemplateCache: @unchecked Sendable {
             // Another database, or one from a backup: all cached state is invalid.
             entries = [:]
             weight = 0
-            for flight in loading.values { flight.isOvertaken = true }
+            for flight in loading.values { flight.isStale = true }
             revision = latest
         }
         guard latest > known else { return [] }
@@ -190,7 +190,7 @@ final class TemplateCache: @unchecked Sendable {
     /// - Returns: The app's time of creation, if its template was cached and has changed.
     private func forget(_ head: ConfigHead) -> Instant? {
         // A load in flight may return an earlier version.
-        loading[head.app]?.isOvertaken = true
+        loading[head.app]?.isStale = true
         guard let entry = entries[head.app], entry.known.version != head.currentVersion else {
             return nil
         }
@@ -206,8 +206,8 @@ final class TemplateCache: @unchecked Sendable {
         flight.start { [self] in
             var askedAt = flight.beganAt
             var made = try await compiled(try await source.current(app), of: app)
-            while flight.isOvertaken, !flight.isOver {
-                flight.isOvertaken = false
+            while flight.isStale, !flight.isOver {
+                flight.isStale = false
                 askedAt = .now
                 made = try await compiled(try await source.current(app), of: app)
             }
@@ -221,7 +221,7 @@ final class TemplateCache: @unchecked Sendable {
     }
 
     private func flight() -> SingleFlight<Void> {
-        SingleFlight(on: loop, atMost: bounds.patience, orElse: ConfigUnavailable())
+        SingleFlight(on: loop, atMost: bounds.timeLimit, orElse: ConfigUnavailable())
     }
 
     /// - Returns: Whether the query failed.

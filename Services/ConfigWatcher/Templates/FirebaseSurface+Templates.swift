@@ -18,7 +18,7 @@ extension FirebaseSurface {
         let publisher: Publisher
         let namespace: ConfigNamespace
         let query: QueryParameters
-        let visit: RequestContext
+        let context: RequestContext
 
         var app: String { caller.appID }
         var user: ConfigUser { publisher.user(of: app) }
@@ -99,8 +99,8 @@ extension FirebaseSurface {
             path,
             appName: "project",
             maximumBodyBytes: Self.maximumTemplateBytes,
-            handler: .anybody { request, visit in
-                let (caller, publisher) = try await publisher(request, visit)
+            handler: .unauthenticated { request, context in
+                let (caller, publisher) = try await publisher(request, context)
                 if case .token(_, isReadOnly: true) = publisher, right == .writing {
                     throw FirebaseError.readOnly
                 }
@@ -115,7 +115,7 @@ extension FirebaseSurface {
                         publisher: publisher,
                         namespace: namespace,
                         query: query,
-                        visit: visit
+                        context: context
                     )
                 )
             }
@@ -323,8 +323,8 @@ extension FirebaseSurface {
         _ stored: StoredConfigVersion,
         _ call: PublisherCall
     ) -> HTTPServerResponse {
-        call.visit.note("\(stored.namespace)/\(stored.version)")
-        if let type = ConfigUpdateType(rawValue: stored.updateType) { figures.published(type) }
+        call.context.note("\(stored.namespace)/\(stored.version)")
+        if let type = ConfigUpdateType(rawValue: stored.updateType) { metrics.published(type) }
         return TemplateAnswer.response(stored, call.namespace)
     }
 

@@ -10,7 +10,7 @@ final class PublishQueue: @unchecked Sendable {
     struct Bounds: Sendable {
         /// The limit of waiting publishes of one app, behind the running one.
         var waiting = 32
-        var patience = Duration.seconds(5)
+        var timeLimit = Duration.seconds(5)
     }
 
     /// A waiting publish. A cancellation may come before the continuation.
@@ -79,7 +79,7 @@ final class PublishQueue: @unchecked Sendable {
             return continuation.resume(throwing: ConfigUnavailable())
         }
         place.continuation = continuation
-        place.timer = loop.schedule(after: bounds.patience) { [self] in
+        place.timer = loop.schedule(after: bounds.timeLimit) { [self] in
             leave(place, app, ConfigUnavailable())
         }
         lines[app]?.append(place)

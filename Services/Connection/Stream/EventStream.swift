@@ -41,7 +41,7 @@ final class EventStream: HTTPStreamFeed, DeviceTransport, @unchecked Sendable {
         hub.logIn(device, login)
     }
 
-    func lastWords() -> [UInt8] { [] }
+    func finalBytes() -> [UInt8] { [] }
 
     func ended(_ writer: HTTPBodyWriter) {
         self.writer = nil

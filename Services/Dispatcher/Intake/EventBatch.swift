@@ -49,7 +49,7 @@ struct EventBatch {
                     repeats += 1
                     continue
                 }
-                try Self.judgeSize(of: event.request, event, record, topics)
+                try Self.checkSize(of: event.request, event, record, topics)
                 usable.append(Usable(pushID: pushID, event: event, record: record))
             } catch {
                 unusable.append(Unusable(record: record, reason: error))
@@ -59,7 +59,7 @@ struct EventBatch {
 
     /// Rejects an event that is too large for all platforms of its request. A push that came over HTTP was
     /// accepted already: there each delivery fails by itself.
-    private static func judgeSize(
+    private static func checkSize(
         of request: PushRequest,
         _ event: PushEvent,
         _ record: IncomingRecord,
@@ -101,7 +101,7 @@ struct EventBatch {
     }
 
     /// Rejects the events that are too large with their push's id.
-    mutating func judgeSizes(ofTellingApps apps: Set<String>, topics: KafkaTopics) {
+    mutating func checkSizes(ofAppsWithPushIDs apps: Set<String>, topics: KafkaTopics) {
         guard !apps.isEmpty else { return }
         var kept: [Usable] = []
         for item in usable {
@@ -109,7 +109,7 @@ struct EventBatch {
             request.includesPushID = PushIdentity.includesPushID(source: item.event.source)
             do throws(DeadLetterReason) {
                 if request.includesPushID, apps.contains(item.event.app) {
-                    try Self.judgeSize(of: request, item.event, item.record, topics)
+                    try Self.checkSize(of: request, item.event, item.record, topics)
                 }
                 kept.append(item)
             } catch {

@@ -19,10 +19,10 @@ extension EventIntake {
         /// Waits until all of the fast path have ended.
         ///
         /// - Returns: The pushes that ended in another way than written.
-        nonisolated(nonsending) func untilOver() async -> [(
+        nonisolated(nonsending) func waitUntilFinished() async -> [(
             item: EventBatch.Usable, end: InlineEnd
         )] {
-            for run in runs { await run.untilOver() }
+            for run in runs { await run.waitUntilFinished() }
             for timer in timers { timer.cancel() }
             return runs.flatMap(\.ends)
         }
@@ -68,8 +68,8 @@ extension EventIntake {
         var room = room
         for (pushes, weight) in portions(small) {
             if weight > room {
-                engine.flight.keepPromise(room)
-                await engine.promiseRoom(for: weight)
+                engine.flight.endPromise(room)
+                await engine.promiseSlots(for: weight)
                 room = weight
             }
             let run = makeRun(pushes, isLarge: false, fetchedAt)
@@ -79,9 +79,9 @@ extension EventIntake {
             }
             room = 0
         }
-        engine.flight.keepPromise(room)
+        engine.flight.endPromise(room)
         for (number, portion) in portions(large).enumerated() {
-            await engine.promiseRoom(for: portion.weight, isLarge: true)
+            await engine.promiseSlots(for: portion.weight, isLarge: true)
             guard await send(largeRuns[number], room: portion.weight, &entered) else {
                 for run in largeRuns[(number + 1)...] { run.drop() }
                 return nil
@@ -120,13 +120,13 @@ extension EventIntake {
     private func send(_ run: InlineRun, room: Int) async -> Bool {
         let pushes = run.newPushes
         guard !pushes.isEmpty else {
-            engine.flight.keepPromise(room, isLarge: run.isLarge)
+            engine.flight.endPromise(room, isLarge: run.isLarge)
             return true
         }
         guard let found = await lookUp(pushes, by: run.isLarge ? largeLookUps : lookUps),
             let session = await session()
         else {
-            engine.flight.keepPromise(room, isLarge: run.isLarge)
+            engine.flight.endPromise(room, isLarge: run.isLarge)
             run.drop()
             return false
         }

@@ -102,9 +102,9 @@ actor EventIntake {
             records.lazy.map(\.timestampMilliseconds),
             at: database.clock.now()
         )
-        await engine.promiseRoom(for: records.count)
+        await engine.promiseSlots(for: records.count)
         guard !engine.session.isStopping else {
-            engine.flight.keepPromise(records.count)
+            engine.flight.endPromise(records.count)
             return nil
         }
         var batch = EventBatch(
@@ -118,12 +118,14 @@ actor EventIntake {
         while true {
             do {
                 batch.keep(apps: try await credentials.known(among: batch.apps))
-                let telling = try await credentials.includingPushIDs(among: batch.appsInDoubt)
-                batch.judgeSizes(ofTellingApps: telling, topics: topics)
+                let appsWithPushIDs = try await credentials.includingPushIDs(
+                    among: batch.appsInDoubt
+                )
+                batch.checkSizes(ofAppsWithPushIDs: appsWithPushIDs, topics: topics)
                 break
             } catch {
                 guard await retry.wait(after: error, &pause) else {
-                    engine.flight.keepPromise(records.count)
+                    engine.flight.endPromise(records.count)
                     return nil
                 }
             }
@@ -158,7 +160,7 @@ actor EventIntake {
             refused += ofRows
             items = []
             var rows: [EventBatch.Usable] = []
-            for (item, end) in await entered.untilOver() {
+            for (item, end) in await entered.waitUntilFinished() {
                 switch end {
                 case .written, .erased: break
                 case .known: engine.meters.eventsKnown.add()
@@ -172,7 +174,7 @@ actor EventIntake {
             if items.isEmpty { return refused }
             guard !engine.session.isStopping else { return nil }
             room = items.count
-            await engine.promiseRoom(for: room)
+            await engine.promiseSlots(for: room)
         }
     }
 

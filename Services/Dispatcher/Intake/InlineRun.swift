@@ -206,7 +206,7 @@ final class InlineRun: Run, @unchecked Sendable {
     }
 
     /// On the loop.
-    nonisolated(nonsending) func untilOver() async {
+    nonisolated(nonsending) func waitUntilFinished() async {
         // Looked at in the closure, before which the task may be queued once more.
         await withCheckedContinuation { continuation in
             if outstanding > 0 { waiter = continuation } else { continuation.resume() }

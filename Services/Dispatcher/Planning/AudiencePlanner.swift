@@ -28,8 +28,8 @@ actor AudiencePlanner: ServicePart {
     nonisolated let name: String
     private nonisolated let worker: ClaimWorker
     /// The reasons of failed pages of pushes that it has claimed.
-    private nonisolated let trouble = Trouble()
-    nonisolated func notReadyReason() -> String? { worker.notReadyReason() ?? trouble.reason }
+    private nonisolated let notReady = NotReadyReasons()
+    nonisolated func notReadyReason() -> String? { worker.notReadyReason() ?? notReady.reason }
 
     private static let idleWait: Duration = .seconds(1)
     /// The members of a shard: enough that its beginning and its end cost little in comparison, few
@@ -50,7 +50,7 @@ actor AudiencePlanner: ServicePart {
     /// The number of the last turn of each app that had one here.
     private var turns: [String: Int] = [:]
     private var turn = 0
-    private var troubles = PlanningRetries()
+    private var retries = PlanningRetries()
     /// Set when the reply to a transaction was lost: until then, and once after it, this session may
     /// own a push that no task plans. A statement that was sent to Postgres may be committed a moment
     /// later.
@@ -83,7 +83,7 @@ actor AudiencePlanner: ServicePart {
     func run() async throws {
         await worker.run {
             guard try await !planNext() else { return .again }
-            trouble.clear(Self.cannotPlan)
+            notReady.clear(Self.cannotPlan)
             return .sleep(atMost: Self.idleWait)
         }
     }
@@ -100,7 +100,7 @@ actor AudiencePlanner: ServicePart {
         engine.inHand.begins(planning: push.id)
         defer { engine.inHand.ends(planning: push.id) }
         takeTurn(push.app)
-        if let reason = troubles.failure(of: push.id) {
+        if let reason = retries.failure(of: push.id) {
             try await fail(push, reason, session: session)
             return true
         }
@@ -114,7 +114,7 @@ actor AudiencePlanner: ServicePart {
             try await fail(push, "where: \(error.description)", session: session)
         } catch let error as StorageError where error.kind == .sessionLost {
             // The session is lost, or the push was cancelled in the meantime.
-            troubles.ended(push.id)
+            retries.ended(push.id)
             return false
         } catch let error as StorageError {
             becomeUncertain()
@@ -123,17 +123,17 @@ actor AudiencePlanner: ServicePart {
                 return true
             }
             // A timeout is a problem of this push, not of this replica.
-            if !error.isStatementTimeout { trouble.set(Self.cannotPlan) }
+            if !error.isStatementTimeout { notReady.set(Self.cannotPlan) }
             log.warning(
                 "a page of an audience cannot be planned; its push waits",
                 [.pushID: .string(push.id), .error: .string(error.description)]
             )
-            if let reason = troubles.add(error, to: push, at: .now) {
+            if let reason = retries.add(error, to: push, at: .now) {
                 try await fail(push, reason, session: session)
             }
             return true
         }
-        trouble.clear(Self.cannotPlan)
+        notReady.clear(Self.cannotPlan)
         return true
     }
 
@@ -143,7 +143,7 @@ actor AudiencePlanner: ServicePart {
                 kind,
                 session: session,
                 turns: turns,
-                but: troubles.resting(at: .now)
+                except: retries.backingOff(at: .now)
             )
         } catch let error as StorageError where error.kind == .sessionLost {
             await engine.abandon(session: session)
@@ -176,7 +176,7 @@ actor AudiencePlanner: ServicePart {
         // Until the failure is stored, the session owns the push and no task plans it.
         becomeUncertain()
         try await database.pushes.fail(push.id, error: reason, planner: session)
-        troubles.ended(push.id)
+        retries.ended(push.id)
     }
 
     private func planPage(of push: PlanningPush, session: Int) async throws {
@@ -184,14 +184,14 @@ actor AudiencePlanner: ServicePart {
             session: session,
             pushID: push.id,
             shardSize: Self.shardSize,
-            looksAt: troubles.looksAt(push.id),
+            pageSize: retries.pageSize(push.id),
             keepsClaim: false
         )
-        troubles.planned(push.id)
+        retries.planned(push.id)
         planned.add(page.inserted)
         if page.inserted > 0 { onPage() }
         guard page.isFinished else { return }
-        troubles.ended(push.id)
+        retries.ended(push.id)
         log.info(
             "audience planned",
             [.pushID: .string(push.id), .app: .string(push.app), .count: .integer(page.total)]
@@ -233,7 +233,7 @@ actor AudiencePlanner: ServicePart {
             pushID: push.id,
             result: result
         )
-        troubles.ended(push.id)
+        retries.ended(push.id)
         log.info("dry run", [.pushID: .string(push.id), .app: .string(push.app)])
     }
 }

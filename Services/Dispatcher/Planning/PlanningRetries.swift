@@ -9,12 +9,12 @@ import Storage
 /// is retried until it succeeds, with smaller and smaller pages: half of its audience may have received
 /// it. Pure: no clock, no I/O.
 struct PlanningRetries {
-    private struct Trouble {
+    private struct Entry {
         /// Failures without a page in between; each makes the backoff longer.
         var tries = 0
         /// The failures of these that the push itself may have caused.
         var faults = 0
-        var looksAt: Int?
+        var pageSize: Int?
         var until: ContinuousClock.Instant
         var failure: String?
     }
@@ -23,34 +23,34 @@ struct PlanningRetries {
     /// The most entries at once; another replica may finish a push.
     private static let maximumPushes = 1000
     private static let smallestPage = 200
-    private static let shortestRest = 250
-    private static let longestRest = 30_000
+    private static let shortestBackoff = 250
+    private static let longestBackoff = 30_000
 
-    private var troubles: [String: Trouble] = [:]
+    private var entries: [String: Entry] = [:]
 
     /// Returns the pushes in backoff, so that no other push waits behind them.
-    func resting(at now: ContinuousClock.Instant) -> [String] {
-        troubles.filter { $0.value.until > now }.map(\.key)
+    func backingOff(at now: ContinuousClock.Instant) -> [String] {
+        entries.filter { $0.value.until > now }.map(\.key)
     }
 
     /// Returns how many installations the next page of a push reads; `nil` for as many as it takes.
-    func looksAt(_ pushID: String) -> Int? { troubles[pushID]?.looksAt }
+    func pageSize(_ pushID: String) -> Int? { entries[pushID]?.pageSize }
 
     /// Returns why a push cannot be planned, if that could not be stored yet.
-    func failure(of pushID: String) -> String? { troubles[pushID]?.failure }
+    func failure(of pushID: String) -> String? { entries[pushID]?.failure }
 
     /// Notes that a page was written: the next may be larger again.
     mutating func planned(_ pushID: String) {
-        guard let looksAt = troubles[pushID]?.looksAt else {
-            troubles[pushID] = nil
+        guard let pageSize = entries[pushID]?.pageSize else {
+            entries[pushID] = nil
             return
         }
-        troubles[pushID]?.tries = 0
-        troubles[pushID]?.faults = 0
-        troubles[pushID]?.looksAt = min(looksAt * 2, PlanningStore.carefulPage)
+        entries[pushID]?.tries = 0
+        entries[pushID]?.faults = 0
+        entries[pushID]?.pageSize = min(pageSize * 2, PlanningStore.carefulPage)
     }
 
-    mutating func ended(_ pushID: String) { troubles[pushID] = nil }
+    mutating func ended(_ pushID: String) { entries[pushID] = nil }
 
     /// - Returns: The reason if it is not retried; `nil` if it is, after a backoff.
     mutating func add(
@@ -58,32 +58,32 @@ struct PlanningRetries {
         to push: PlanningPush,
         at now: ContinuousClock.Instant
     ) -> String? {
-        if troubles.count >= Self.maximumPushes, troubles[push.id] == nil { troubles = [:] }
-        var trouble = troubles[push.id] ?? Trouble(until: now)
-        trouble.tries += 1
+        if entries.count >= Self.maximumPushes, entries[push.id] == nil { entries = [:] }
+        var entry = entries[push.id] ?? Entry(until: now)
+        entry.tries += 1
         if error.isStatementTimeout {
-            let smaller = trouble.looksAt.map { max(Self.smallestPage, $0 / 10) }
-            trouble.looksAt = smaller ?? PlanningStore.carefulPage
+            let smaller = entry.pageSize.map { max(Self.smallestPage, $0 / 10) }
+            entry.pageSize = smaller ?? PlanningStore.carefulPage
         }
-        let rest = min(Self.longestRest, Self.shortestRest << min(trouble.tries, 10))
-        trouble.until = now + .milliseconds(rest)
+        let delay = min(Self.longestBackoff, Self.shortestBackoff << min(entry.tries, 10))
+        entry.until = now + .milliseconds(delay)
         let hasCondition = push.request.hasCondition
         let mayFail = hasCondition || push.request.isDryRun
         // A condition may be the cause of a database crash.
         let isOfThePush =
             error.isStatementTimeout
             || hasCondition && error.sqlState?.hasPrefix("53") ?? true
-        if isOfThePush { trouble.faults += 1 }
-        if mayFail, isOfThePush, trouble.faults >= Self.maximum {
+        if isOfThePush { entry.faults += 1 }
+        if mayFail, isOfThePush, entry.faults >= Self.maximum {
             let subject = hasCondition ? "where: " : ""
-            trouble.failure =
+            entry.failure =
                 subject
                 + (error.isStatementTimeout
                     ? "the database takes longer than its statement timeout to ask it of the app's"
                         + " devices"
                     : "the database cannot answer it: \(error.description)")
         }
-        troubles[push.id] = trouble
-        return trouble.failure
+        entries[push.id] = entry
+        return entry.failure
     }
 }

@@ -5,7 +5,7 @@ import Storage
 /// be released is alone, then that one page by page, and if that does not help, it is retried after a
 /// backoff, so that it blocks no other. Pure: no clock, no I/O.
 struct ReleaseRetries {
-    private struct Rest {
+    private struct Entry {
         var count = 0
         var until: ContinuousClock.Instant
     }
@@ -13,17 +13,17 @@ struct ReleaseRetries {
     private static let batchLimit = 100
     /// The most entries at once; another replica may release a push.
     private static let maximumPushes = 1000
-    private static let shortestRest = 1000
-    private static let longestRest = 60_000
+    private static let shortestBackoff = 1000
+    private static let longestBackoff = 60_000
 
     /// The most pushes that are released at once.
     private(set) var limit = batchLimit
     /// The pushes of which nothing is planned at once.
     private(set) var inPages: Set<String> = []
-    private var rests: [String: Rest] = [:]
+    private var entries: [String: Entry] = [:]
 
-    func resting(at now: ContinuousClock.Instant) -> [String] {
-        rests.filter { $0.value.until > now }.map(\.key)
+    func backingOff(at now: ContinuousClock.Instant) -> [String] {
+        entries.filter { $0.value.until > now }.map(\.key)
     }
 
     /// Notes that several pushes together could not be released.
@@ -40,18 +40,18 @@ struct ReleaseRetries {
     mutating func released(_ pushIDs: [String], isAll: Bool) {
         for id in pushIDs {
             inPages.remove(id)
-            rests[id] = nil
+            entries[id] = nil
         }
         if isAll { limit = Self.batchLimit }
     }
 
     mutating func add(_ error: UnreleasablePush, at now: ContinuousClock.Instant) {
-        if inPages.count + rests.count >= Self.maximumPushes { (inPages, rests) = ([], [:]) }
+        if inPages.count + entries.count >= Self.maximumPushes { (inPages, entries) = ([], [:]) }
         if error.cause.isStatementTimeout, inPages.insert(error.id).inserted { return }
-        var rest = rests[error.id] ?? Rest(until: now)
-        rest.count += 1
-        let wait = min(Self.longestRest, Self.shortestRest << min(rest.count - 1, 10))
-        rest.until = now + .milliseconds(wait)
-        rests[error.id] = rest
+        var entry = entries[error.id] ?? Entry(until: now)
+        entry.count += 1
+        let wait = min(Self.longestBackoff, Self.shortestBackoff << min(entry.count - 1, 10))
+        entry.until = now + .milliseconds(wait)
+        entries[error.id] = entry
     }
 }

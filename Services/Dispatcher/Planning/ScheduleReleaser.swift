@@ -36,7 +36,7 @@ actor ScheduleReleaser: ServicePart {
     private let log: Log
     private let released: Counter
     private let onRelease: @Sendable () -> Void
-    private var troubles = ReleaseRetries()
+    private var retries = ReleaseRetries()
 
     /// `onRelease` is called when there may be a push to plan, or rows that are due.
     init(
@@ -76,9 +76,9 @@ actor ScheduleReleaser: ServicePart {
         do {
             batch = try await database.schedules.release(
                 session: session,
-                limit: troubles.limit,
-                but: troubles.resting(at: .now),
-                inPages: troubles.inPages
+                limit: retries.limit,
+                except: retries.backingOff(at: .now),
+                inPages: retries.inPages
             )
         } catch let error as UnreleasablePush {
             try await handle(error)
@@ -86,18 +86,18 @@ actor ScheduleReleaser: ServicePart {
         } catch let error as StorageError where error.kind == .sessionLost {
             await engine.abandon(session: session)
             return .milliseconds(250)
-        } catch let error as StorageError where error.mayBeOfThePush && troubles.shrink() {
+        } catch let error as StorageError where error.mayBeOfThePush && retries.shrink() {
             return .zero
         } catch {
             // The transaction may have been committed.
             engine.inHand.lookForStrays()
             throw error
         }
-        troubles.released(batch.pushes.map(\.id), isAll: !batch.isFull)
+        retries.released(batch.pushes.map(\.id), isAll: !batch.isFull)
         if !batch.pushes.isEmpty { await handOn(batch, session: session) }
         if batch.isFull { return .zero }
         let next =
-            try await database.schedules.untilNextRelease(but: troubles.resting(at: .now))
+            try await database.schedules.untilNextRelease(except: retries.backingOff(at: .now))
             ?? Self.idleWait
         return min(max(next, Self.shortestWait), Self.idleWait)
     }
@@ -111,14 +111,14 @@ actor ScheduleReleaser: ServicePart {
                 [.pushID: .string(error.id), .error: .string(error.cause.description)]
             )
             try await database.pushes.fail(error.id, error: error.cause.description)
-            troubles.released([error.id], isAll: true)
+            retries.released([error.id], isAll: true)
             return
         }
         log.warning(
             "a scheduled push cannot be released; it is tried in another way, or later",
             [.pushID: .string(error.id), .error: .string(error.cause.description)]
         )
-        troubles.add(error, at: .now)
+        retries.add(error, at: .now)
     }
 
     private func handOn(_ batch: ReleasedBatch, session: Int) async {

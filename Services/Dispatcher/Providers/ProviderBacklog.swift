@@ -8,7 +8,7 @@
 /// long, and the rest is released, to be due as fast as the provider answers.
 struct ProviderBacklog<Element> {
     /// How long a row waits for a slow provider.
-    static var patience: Int64 { 500 }
+    static var timeLimit: Int64 { 500 }
     /// The lowest pace at which released rows are due; usually it is that of the provider's answers.
     private static var slowestPace: Double { 200 }
     private static var shortestWait: Int64 { 1000 }
@@ -85,7 +85,7 @@ struct ProviderBacklog<Element> {
     /// Takes all rows if the first has waited too long for a slow provider; until the provider should
     /// have answered its requests, no more rows wait for it.
     mutating func takeOverdue(at now: Int64) -> [Element] {
-        guard !isEmpty, isProviderSlow, now - rows[head].since > Self.patience else { return [] }
+        guard !isEmpty, isProviderSlow, now - rows[head].since > Self.timeLimit else { return [] }
         let wait = Int64(Double(unanswered) / pace(now) * 1000)
         closedUntil = now + min(max(wait, Self.shortestWait), Self.longestWait)
         return take(count)

@@ -4,7 +4,7 @@ import PushStorage
 /// The state of one app at one provider; all its deliveries there share it, and its waiting ones are in
 /// `backlog`. Confined to the loop.
 final class ProviderHealth<Waiting>: @unchecked Sendable {
-    let client: FlightBudget.Client
+    let client: SendBudget.Client
     var breakers = ProviderBreakers()
     var spread = DueSpread()
     var wave = DeadTokenWave()
@@ -13,7 +13,7 @@ final class ProviderHealth<Waiting>: @unchecked Sendable {
     /// how many are dead, and the number of answers.
     var onWave: (Bool, Int, Int) -> Void = { _, _, _ in }
 
-    init(_ client: FlightBudget.Client, backlog: ProviderBacklog<Waiting>) {
+    init(_ client: SendBudget.Client, backlog: ProviderBacklog<Waiting>) {
         self.client = client
         self.backlog = backlog
     }
@@ -44,7 +44,7 @@ extension ProviderHealth {
     /// Counts an answer, for the circuit breaker only if its session is still current. Returns how
     /// often in a row nothing could be sent before it, and whether its token stays valid whatever it
     /// says (promise 9).
-    func heard(
+    func recordAnswer(
         _ outcome: ProviderOutcome,
         about delivery: Delivery,
         isOurs: Bool,

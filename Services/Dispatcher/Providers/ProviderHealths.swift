@@ -29,7 +29,7 @@ final class ProviderHealths: @unchecked Sendable {
         if let health = known[app]?[platform.ordinal] { return health }
         clients += 1
         let health = ClientHealth(
-            FlightBudget.Client(clients),
+            SendBudget.Client(clients),
             backlog: ProviderBacklog(limit: backlogLimit, share: share)
         )
         health.onWave = { [meters, log] isForeign, dead, answers in

@@ -12,7 +12,7 @@ import Storage
 /// Works under the session beside the rows: a shard's run.
 protocol SessionWork: AnyObject, Sendable {
     /// Slots of the flight budget are free.
-    func roomAppeared()
+    func capacityAppeared()
     /// A stop has begun: nothing more is sent.
     func stop()
     /// The session is lost.
@@ -41,8 +41,8 @@ actor DeliveryEngine: ServicePart {
     }
 
     nonisolated let name = "deliveries"
-    nonisolated let trouble = Trouble()
-    nonisolated func notReadyReason() -> String? { trouble.reason }
+    nonisolated let notReady = NotReadyReasons()
+    nonisolated func notReadyReason() -> String? { notReady.reason }
 
     private static let cannotRead = "credentials cannot be read"
 
@@ -53,7 +53,7 @@ actor DeliveryEngine: ServicePart {
     nonisolated let clock: DatabaseClock
     nonisolated let meters: DeliveryMetrics
     nonisolated let session = WorkSession()
-    nonisolated let flight: FlightRoom
+    nonisolated let flight: SendSlots
     nonisolated let healths: ProviderHealths
     nonisolated let sender: RunSender
     nonisolated let inHand = WorkInHand()
@@ -82,7 +82,7 @@ actor DeliveryEngine: ServicePart {
         meters = DeliveryMetrics(runtime.metrics)
         drainLimit = configuration.shutdownGrace * 0.75
         portion = max(1, configuration.inFlight / 8)
-        flight = FlightRoom(total: configuration.inFlight, session: session) {
+        flight = SendSlots(total: configuration.inFlight, session: session) {
             wakeUps[$0.rawValue].signal()
         }
         healths = ProviderHealths(
@@ -96,7 +96,7 @@ actor DeliveryEngine: ServicePart {
             topic: configuration.common.topics.pushOutcomes,
             ledger: database.ledger,
             session: session,
-            trouble: trouble,
+            notReady: notReady,
             meters: meters,
             loop: loop,
             logger: log
@@ -127,14 +127,14 @@ actor DeliveryEngine: ServicePart {
         recorder.onFreed = { [weak self] in
             self?.assumeIsolated { engine in
                 engine.sender.sendReady()
-                engine.roomAppeared()
+                engine.capacityAppeared()
             }
         }
         recorder.isMoreComing = { [inline] in inline.areInFlight }
         recorder.onLost = { [weak self] session in
             self?.assumeIsolated { $0.abandon(session: session) }
         }
-        sender.onFreed = { [weak self] in self?.assumeIsolated { $0.roomAppeared() } }
+        sender.onFreed = { [weak self] in self?.assumeIsolated { $0.capacityAppeared() } }
     }
 
     // MARK: Sessions
@@ -182,9 +182,9 @@ actor DeliveryEngine: ServicePart {
         }
     }
 
-    /// The same for a batch of events, whose slots stay promised until `flight.keepPromise`. Large pushes wait for
+    /// The same for a batch of events, whose slots stay promised until `flight.endPromise`. Large pushes wait for
     /// each other alone.
-    func promiseRoom(for count: Int, isLarge: Bool = false) async {
+    func promiseSlots(for count: Int, isLarge: Bool = false) async {
         await withCheckedContinuation { waiter in
             if session.isStopping || flight.hasRoom(in: .direct, count: count, isLarge: isLarge) {
                 flight.promise(count, isLarge: isLarge)
@@ -202,9 +202,9 @@ actor DeliveryEngine: ServicePart {
     }
 
     /// Wakes the waiters after slots were released.
-    private func roomAppeared() {
-        flight.roomAppeared()
-        for shard in shards { shard.roomAppeared() }
+    private func capacityAppeared() {
+        flight.capacityAppeared()
+        for shard in shards { shard.capacityAppeared() }
         if session.isStopping, flight.budget.owned == 0, isIdle {
             drained?.resume()
             drained = nil
@@ -258,7 +258,7 @@ actor DeliveryEngine: ServicePart {
         lookedUpAt: ContinuousClock.Instant,
         room: Int
     ) async {
-        defer { flight.keepPromise(room, isLarge: run.isLarge) }
+        defer { flight.endPromise(room, isLarge: run.isLarge) }
         guard self.session.isCurrent(session),
             await loadCredentials(of: apps, session: session)
         else { return run.drop() }
@@ -277,11 +277,11 @@ actor DeliveryEngine: ServicePart {
         while true {
             do {
                 try await credentials.load(apps)
-                trouble.clear(Self.cannotRead)
+                notReady.clear(Self.cannotRead)
                 return self.session.isCurrent(session)
             } catch {
                 if self.session.isStopping { return false }
-                trouble.set(Self.cannotRead)
+                notReady.set(Self.cannotRead)
                 log.warning("credentials cannot be read", [.error: .string("\(error)")])
                 await backoff.wait(on: loop)
             }

@@ -13,7 +13,7 @@ final class RowRun: Run, @unchecked Sendable {
         let context: PushContext
         let health: ClientHealth
         /// The use of the slot that it holds.
-        var slot: FlightBudget.Use?
+        var slot: SendBudget.Use?
         var end: DeliveryEnd?
     }
 
@@ -39,7 +39,7 @@ final class RowRun: Run, @unchecked Sendable {
         _ end: DeliveryEnd,
         _ context: PushContext,
         _ health: ClientHealth,
-        slot: FlightBudget.Use?,
+        slot: SendBudget.Use?,
         session: Int,
         _ services: RunServices
     ) {
@@ -120,5 +120,5 @@ final class RowRun: Run, @unchecked Sendable {
 
 extension ShardMember {
     /// The use of its slot if it is sent by itself.
-    var use: FlightBudget.Use { FlightBudget.Use(Lane(rawValue: delivery.lane) ?? .broadcast) }
+    var use: SendBudget.Use { SendBudget.Use(Lane(rawValue: delivery.lane) ?? .broadcast) }
 }

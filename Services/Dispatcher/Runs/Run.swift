@@ -39,7 +39,7 @@ extension Run {
 /// A run whose members are sent in order: one that must wait holds up the members behind it.
 protocol OrderedRun: Run {
     /// The use of its members' slots.
-    var use: FlightBudget.Use { get }
+    var use: SendBudget.Use { get }
     func health(of platform: Platform) -> ClientHealth
     /// Returns the first member of another platform or environment that was read behind a position.
     func other(than device: DeviceTarget, behind position: Int) -> Int?
@@ -57,7 +57,7 @@ typealias ClientHealth = ProviderHealth<WaitingMember>
 /// The parts that all runs of a process use.
 struct RunServices {
     let session: WorkSession
-    let room: FlightRoom
+    let room: SendSlots
     let inHand: WorkInHand
     let meters: DeliveryMetrics
     let recorder: any RunRecording

@@ -29,7 +29,7 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
     private let topic: String
     private let ledger: any LedgerWriting
     private let session: WorkSession
-    private let trouble: Trouble
+    private let notReady: NotReadyReasons
     private let meters: DeliveryMetrics
     private let loop: EventLoop
     private let logger: Log
@@ -51,7 +51,7 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
         topic: String,
         ledger: any LedgerWriting,
         session: WorkSession,
-        trouble: Trouble,
+        notReady: NotReadyReasons,
         meters: DeliveryMetrics,
         loop: EventLoop,
         logger: Log
@@ -60,7 +60,7 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
         self.topic = topic
         self.ledger = ledger
         self.session = session
-        self.trouble = trouble
+        self.notReady = notReady
         self.meters = meters
         self.loop = loop
         self.logger = logger
@@ -156,10 +156,10 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
             (open, block) = (still, block.only(failed))
             owners = failed.map { owners[$0] }
             guard let problem = errors.first?.value else {
-                trouble.clear(Self.cannotAnnounce)
+                notReady.clear(Self.cannotAnnounce)
                 break
             }
-            trouble.set(Self.cannotAnnounce)
+            notReady.set(Self.cannotAnnounce)
             logger.warning(
                 "outcomes are not acknowledged; trying again",
                 [.count: .integer(failed.count), .error: .string("\(problem)")]
@@ -201,7 +201,7 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
                     ours.map { $0.item.run.entry(of: $0.item.index) },
                     session: number
                 )
-                trouble.clear(kind.trouble)
+                notReady.clear(kind.notReadyReason)
                 if kind == .pushes { meters.writes.add(ours.count) }
                 pause = ExponentialBackoff()
                 queue.planned { _ in false }
@@ -239,11 +239,11 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
     }
 
     private func failed(_ count: Int, of kind: LedgerEntry.Kind, _ error: any Error) {
-        trouble.set(kind.trouble)
+        notReady.set(kind.notReadyReason)
         logger.warning(
             "the ledger cannot be written; trying again",
             [
-                .count: .integer(count), .detail: .string(kind.trouble),
+                .count: .integer(count), .detail: .string(kind.notReadyReason),
                 .error: .string("\(error)"),
             ]
         )
@@ -254,7 +254,7 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
         for (entry, result) in zip(entries, results) {
             end([entry], .recorded(result))
             switch entry.kind {
-            case .rows: if result == .anothers { lost += 1 }
+            case .rows: if result == .notOwned { lost += 1 }
             case .pushes: meters.written(isNew: result == .written, isErased: result == .erased)
             case .members: break
             }
@@ -281,7 +281,7 @@ extension StorageError {
 }
 
 extension LedgerEntry.Kind {
-    fileprivate var trouble: String {
+    fileprivate var notReadyReason: String {
         switch self {
         case .members: "checkpoints cannot be written"
         case .rows: "deliveries cannot be settled"

@@ -26,7 +26,7 @@ final class RunSender: @unchecked Sendable {
         case unready
     }
 
-    let room: FlightRoom
+    let room: SendSlots
     let session: WorkSession
     private let credentials: any ClientDirectory
     private let policy: OutcomePolicy
@@ -41,7 +41,7 @@ final class RunSender: @unchecked Sendable {
     var timer: LoopTimer?
 
     init(
-        room: FlightRoom,
+        room: SendSlots,
         session: WorkSession,
         credentials: any ClientDirectory,
         policy: OutcomePolicy,
@@ -317,7 +317,7 @@ final class RunSender: @unchecked Sendable {
         }
         run.reached(.answered, [position], at: answeredAt)
         let now = clock.now()
-        let heard = health.heard(
+        let heard = health.recordAnswer(
             answer.outcome,
             about: member.delivery,
             isOurs: session.isCurrent(run.session),

@@ -76,7 +76,7 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
     private var readTo: String?
     private var isReading = false
     private var isLoading = false
-    private var isHungry = false
+    private var isWaitingForSlots = false
     private var isWoken = false
     var hasProgress = false
     var wantsCheckpoint = false
@@ -111,7 +111,7 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
     var isPaced: Bool { context.pace != nil && !shard.isCancelled }
 
     /// Devices that are named one by one use the slots of single ones.
-    var use: FlightBudget.Use { shard.lane == Lane.direct.rawValue ? .direct : .shards }
+    var use: SendBudget.Use { shard.lane == Lane.direct.rawValue ? .direct : .shards }
 
     var engine: DeliveryEngine { environment.engine }
     var loop: EventLoop { environment.loop }
@@ -125,8 +125,8 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
     }
 
     /// Resumes sending, as slots of the flight budget are free.
-    func roomAppeared() {
-        if isHungry { wake() }
+    func capacityAppeared() {
+        if isWaitingForSlots { wake() }
     }
 
     /// Requests a checkpoint, as the push may have been cancelled: it reads the status.
@@ -185,7 +185,7 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
         let platform = member(at: position)?.delivery.device.provider.ordinal ?? 0
         switch window.ended(position, end) {
         case .freed: freed[platform] += 1
-        case .kept: break
+        case .keepsSlot: break
         case .row(let member): finishRow(member, end)
         case .unknown: assertionFailure("a member ended twice")
         }
@@ -238,7 +238,7 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
 
     private func read() async {
         var pause = ExponentialBackoff()
-        var trouble = UnreadableShard()
+        var retries = UnreadableShard()
         while !isOver {
             do {
                 let shards = environment.database.shards
@@ -249,7 +249,7 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
                 window.append(page.members.map(ShardMember.init), isLast: page.isLast)
                 break
             } catch {
-                let verdict = trouble.failed(error, isCancelled: shard.isCancelled)
+                let verdict = retries.failed(error, isCancelled: shard.isCancelled)
                 if verdict != .sessionLost {
                     environment.log.warning(
                         "a shard cannot be read",
@@ -315,10 +315,10 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
         if isPaced { context.pace?.giveBack(count - done) }
         sent += done
         if done > 0 { lastProgress = now }
-        isHungry = false
+        isWaitingForSlots = false
         switch stop {
         case nil: if window.room > 0, !isPaced { wake() }
-        case .noRoom: isHungry = true
+        case .noRoom: isWaitingForSlots = true
         case .ill(let time):
             environment.log.debug("shard waits for its provider", details)
             close(dueAt: time)

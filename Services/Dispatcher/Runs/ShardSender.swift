@@ -128,7 +128,7 @@ actor ShardSender: ServicePart {
             try await database.shards.releaseAll(
                 session: session,
                 lane: lane,
-                but: running.map(\.shard)
+                except: running.map(\.shard)
             )
             mayHoldMore = false
         }
@@ -191,13 +191,13 @@ actor ShardSender: ServicePart {
                 self?.assumeIsolated { $0.ended(run) }
             }
         )
-        if lane == .broadcast { tellOfBegin(shard) }
+        if lane == .broadcast { logStart(shard) }
         runs.append(run)
         await engine.add(run)
         run.start()
     }
 
-    private func tellOfBegin(_ shard: ClaimedShard) {
+    private func logStart(_ shard: ClaimedShard) {
         if pushes[shard.pushID] == nil {
             log.info(
                 "broadcast begins here",

@@ -32,7 +32,7 @@ struct ShardWindow<Member, End> {
         /// It waits here for its checkpoint, and its slot is free.
         case freed
         /// It waits here for its checkpoint, and keeps its slot until then.
-        case kept
+        case keepsSlot
         /// A checkpoint has made it a row, to be settled as one; it keeps its slot until then.
         case row(Member)
         /// It has ended already.
@@ -191,14 +191,14 @@ struct ShardWindow<Member, End> {
             inFlight -= 1
             ended += 1
             if position == firstOpen { passEnded() }
-            guard slotless < checkpointEvery else { return .kept }
+            guard slotless < checkpointEvery else { return .keepsSlot }
             slotless += 1
             entries[index].holdsSlot = false
             return .freed
         case .leaving:
             entries[index].state = .leftWith(end)
             inFlight -= 1
-            return .kept
+            return .keepsSlot
         case .unsent, .ended, .leftWith: return .unknown
         }
     }

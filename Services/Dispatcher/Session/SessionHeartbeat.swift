@@ -22,8 +22,8 @@ actor SessionHeartbeat: ServicePart {
     }
 
     nonisolated let name = "session"
-    private nonisolated let trouble = Trouble()
-    nonisolated func notReadyReason() -> String? { trouble.reason }
+    private nonisolated let notReady = NotReadyReasons()
+    nonisolated func notReadyReason() -> String? { notReady.reason }
 
     private static let beat: Duration = .seconds(2)
     private static let noSession = "no session yet"
@@ -52,7 +52,7 @@ actor SessionHeartbeat: ServicePart {
         self.host = host
         self.connections = connections
         log = runtime.log
-        trouble.set(Self.noSession)
+        notReady.set(Self.noSession)
     }
 
     func run() async throws {
@@ -60,7 +60,7 @@ actor SessionHeartbeat: ServicePart {
             self.assumeIsolated { $0.tick() }
         }
         while !Task.isCancelled {
-            await beatOnce()
+            await renewOnce()
             try? await loop.sleep(for: state.id == nil ? .milliseconds(250) : Self.beat)
         }
         ticker.cancel()
@@ -71,7 +71,7 @@ actor SessionHeartbeat: ServicePart {
         Task(executorPreference: loop) { await self.apply(.tick(now: .now())) }
     }
 
-    private func beatOnce() async {
+    private func renewOnce() async {
         let asked = MonotonicInstant.now()
         do {
             // A task that found a row of another owner has notified the engine already.
@@ -98,14 +98,14 @@ actor SessionHeartbeat: ServicePart {
         case .nothing: break
         case .begin(let id):
             log.info("session opened", [.session: .integer(id)])
-            trouble.clear(Self.noSession)
+            notReady.clear(Self.noSession)
             await engine.begin(session: id)
         case .abandon(let id):
             log.warning(
                 "session lost; its deliveries are released",
                 [.session: .integer(id)]
             )
-            trouble.set(Self.noSession)
+            notReady.set(Self.noSession)
             await engine.abandon(session: id)
         }
     }

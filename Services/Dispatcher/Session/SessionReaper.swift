@@ -30,7 +30,7 @@ func sessionReaper(
         let ended = try await sessions.endExpired()
         state.left.formUnion(ended)
         if state.round % roundsBetweenSearches == 0 {
-            state.left.formUnion(try await sessions.orphaners())
+            state.left.formUnion(try await sessions.sessionsWithOrphans())
         }
         state.round += 1
         guard !state.left.isEmpty else { return .seconds(2) }

@@ -56,8 +56,8 @@ actor SyncNotifier: ServicePart {
         worker = ClaimWorker(
             "cannot notify devices of changed datasets",
             wokenBy: WakeUp(on: runtime.mainLoop),
-            listening: { ring in
-                try await database.onNotification(.syncWindows) { _ in ring() }
+            listening: { wake in
+                try await database.onNotification(.syncWindows) { _ in wake() }
             },
             on: runtime.mainLoop,
             log: runtime.log
@@ -68,16 +68,16 @@ actor SyncNotifier: ServicePart {
         guard (try? await database.untilReady()) != nil else { return }
         await worker.run {
             let (topics, clock) = (topics, database.clock)
-            let round = try await database.syncWindows.endDueWindows(limit: Self.windows) { told in
-                SyncPush(told).records(at: clock.now(), topics, digest: sha256)
+            let round = try await database.syncWindows.endDueWindows(limit: Self.windows) { end in
+                SyncPush(end).records(at: clock.now(), topics, digest: sha256)
             }
             meters.joined.add(round.joined)
             meters.pushed.add(round.pushed)
             meters.suppressed.add(round.suppressed)
             let ofBulk = try await database.syncWindows.resumeBulk(
                 limit: Self.datasetsOfBulk
-            ) { told in
-                SyncPush(told).records(at: clock.now(), topics, digest: sha256)
+            ) { end in
+                SyncPush(end).records(at: clock.now(), topics, digest: sha256)
             }
             if let ofBulk { meters.pushed.add(ofBulk) }
             let isMore = ofBulk != nil || round.windows == Self.windows
@@ -94,16 +94,16 @@ actor SyncNotifier: ServicePart {
 }
 
 extension SyncPush {
-    init(_ told: SyncWindowStore.Told) {
+    init(_ end: SyncWindowStore.WindowEnd) {
         self.init(
-            app: told.app,
-            pool: told.pool,
-            identity: told.identity,
-            dataset: told.dataset,
-            syncCount: told.syncCount,
-            installations: told.installations,
-            apnsTopic: told.apnsTopic,
-            bulkStartedAt: told.bulkStartedAt
+            app: end.app,
+            pool: end.pool,
+            identity: end.identity,
+            dataset: end.dataset,
+            syncCount: end.syncCount,
+            installations: end.installations,
+            apnsTopic: end.apnsTopic,
+            bulkStartedAt: end.bulkStartedAt
         )
     }
 }

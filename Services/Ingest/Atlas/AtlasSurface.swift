@@ -62,8 +62,8 @@ struct AtlasSurface: Surface {
             refusal: .json(named: "AtlasError")
         )
         return Action.allCases.flatMap { action in
-            route(action.rawValue, insert) { request, visit in
-                try await take(request, visit, action)
+            route(action.rawValue, insert) { request, context in
+                try await take(request, context, action)
             }
         }
             + Self.others.flatMap { name in
@@ -87,7 +87,7 @@ struct AtlasSurface: Surface {
                 action: pattern == action ? nil : "POST \(action)",
                 appName: "appId",
                 maximumBodyBytes: ObjectLimits.bodyBytes,
-                handler: .anybody(handler)
+                handler: .unauthenticated(handler)
             )
             guard let description, described.contains(pattern) else { return route }
             return route.described(description)
@@ -158,10 +158,10 @@ struct AtlasSurface: Surface {
 
     private func take(
         _ request: HTTPServerRequest,
-        _ visit: RequestContext,
+        _ context: RequestContext,
         _ action: Action
     ) async throws -> HTTPServerResponse {
-        let caller = try await admit(request, visit)
+        let caller = try await admit(request, context)
         let admitted = try AdmittedRequest(request, intake, of: caller)
         var request = request
         let isExtended = request.mediaType == "application/ejson"
@@ -196,16 +196,17 @@ struct AtlasSurface: Surface {
 
     /// Authenticates by `apiKey`, which is the app key, or by the credentials of the other surfaces; the app
     /// is that of the path. The page that made Atlas' snippets spelt it `api-key`.
-    private func admit(_ request: HTTPServerRequest, _ visit: RequestContext) async throws -> Caller
+    private func admit(_ request: HTTPServerRequest, _ context: RequestContext) async throws
+        -> Caller
     {
         let caller: Caller
         let keys = ["apikey", "api-key"].lazy.compactMap { request.header($0) }
         if let key = keys.first(where: { !$0.isEmpty }) {
-            caller = try await visit.admit(Proof(appKey: key))
+            caller = try await context.admit(Proof(appKey: key))
         } else {
-            caller = try await visit.admit(key: request)
+            caller = try await context.admit(key: request)
         }
-        guard caller.appID == request.pathParameters["appId"] else { throw visit.refusal() }
+        guard caller.appID == request.pathParameters["appId"] else { throw context.refusal() }
         return caller
     }
 
@@ -240,7 +241,7 @@ struct AtlasSurface: Surface {
                 block.append(key: id) { $0.append(contentsOf: value) }
                 ids.append(id)
             } catch let error as RefusedObject {
-                intake.figures.refused(error)
+                intake.metrics.refused(error)
                 throw RefusedDocument(
                     place: insert.isMany ? "documents[\(index)]" : "document",
                     object: error

@@ -46,7 +46,7 @@ struct CloudEventsSurface: Surface {
                     .options,
                     pattern,
                     action: pattern == Self.path ? nil : "OPTIONS \(Self.path)",
-                    handler: .anybody { request, _ in Self.handshake(request) }
+                    handler: .unauthenticated { request, _ in Self.handshake(request) }
                 )
             }
     }
@@ -83,9 +83,9 @@ struct CloudEventsSurface: Surface {
 
     private func take(
         _ request: HTTPServerRequest,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) async throws -> HTTPServerResponse {
-        let caller = try await visit.admit(key: request)
+        let caller = try await context.admit(key: request)
         let mode = try EventBatch.mode(of: request)
         let admitted = try AdmittedRequest(request, intake, of: caller)
         var request = request
@@ -124,12 +124,12 @@ struct CloudEventsSurface: Surface {
             do throws(RefusedObject) {
                 event = try batch.event(index, of: request)
             } catch {
-                intake.figures.refused(.malformed)
+                intake.metrics.refused(.malformed)
                 answer.refuse(error, at: index)
                 continue
             }
             guard let type = types[event.type] else {
-                intake.figures.refused(.unknownType)
+                intake.metrics.refused(.unknownType)
                 answer.refuseUnknownType(at: index)
                 continue
             }
@@ -137,7 +137,7 @@ struct CloudEventsSurface: Surface {
                 let (id, record) = try record(of: event, type, checker, caller, now)
                 if answer.accept(id) { write.singles.append(record) }
             } catch {
-                intake.figures.refused(error)
+                intake.metrics.refused(error)
                 answer.refuse(error, at: index)
             }
         }

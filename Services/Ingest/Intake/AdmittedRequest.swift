@@ -26,7 +26,7 @@ final class AdmittedRequest {
     init(_ request: HTTPServerRequest, _ intake: Intake, of caller: Caller) throws(IntakeRefusal) {
         self.caller = caller
         self.intake = intake
-        share = HeldShare(of: intake.held, for: caller.appID, intake.figures.held)
+        share = HeldShare(of: intake.held, for: caller.appID, intake.metrics.held)
         body = HeldShare(of: intake.heldBodies, for: caller.appID)
         try charge(1)
         try holdBody(request.body.count)
@@ -45,7 +45,7 @@ final class AdmittedRequest {
             return
         }
         giveBack()
-        intake.figures.limited.add()
+        intake.metrics.limited.add()
         throw .overQuota(retryAfterSeconds: seconds)
     }
 
@@ -71,7 +71,7 @@ final class AdmittedRequest {
             try share.hold(bytes + Self.ownBytes)
         } catch {
             giveBack()
-            intake.figures.refusedForPressure.add()
+            intake.metrics.refusedForPressure.add()
             throw error
         }
     }
@@ -95,7 +95,7 @@ final class AdmittedRequest {
             try await intake.turns.begin(caller.appID)
         } catch let error as FairTurnsFull {
             giveBack()
-            intake.figures.refusedForPressure.add()
+            intake.metrics.refusedForPressure.add()
             throw error
         }
         try caller.checkPresence()

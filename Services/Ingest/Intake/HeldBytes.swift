@@ -53,7 +53,7 @@ final class HeldShare: @unchecked Sendable {
         (self.held, self.app, self.gauge) = (held, app, gauge)
     }
 
-    deinit { letGo() }
+    deinit { releaseBytes() }
 
     /// Holds so many bytes from now on, instead of those held before.
     ///
@@ -64,7 +64,7 @@ final class HeldShare: @unchecked Sendable {
         gauge?.set(held.count)
     }
 
-    func letGo() {
+    func releaseBytes() {
         guard bytes > 0 else { return }
         _ = held.change(app, from: bytes, to: 0)
         bytes = 0

@@ -27,7 +27,7 @@ enum IngestPath {
                 variant,
                 action: variant == pattern ? nil : "POST \(pattern)",
                 maximumBodyBytes: maximumBodyBytes,
-                handler: .anybody(handler)
+                handler: .unauthenticated(handler)
             )
             return variant == pattern ? route.described(description) : route
         }

@@ -50,7 +50,7 @@ struct Intake: Sendable {
     let turns: FairTurns
     /// The threads on which apps' long bodies are read.
     let pool: FairPool
-    let figures: IngestMetrics
+    let metrics: IngestMetrics
     let log: Log
 
     /// The time that a record may wait for its acknowledgement; a request waits no longer than that.
@@ -105,12 +105,12 @@ struct Intake: Sendable {
         try admitted.hold(cost + answerBytes)
         guard count > 0 else { return }
         if let failure = await failure(of: write) {
-            figures.notWritten.add(count)
+            metrics.notWritten.add(count)
             log.info("objects are not acknowledged", [.error: .string(failure)])
             admitted.giveBack()
             throw IntakeRefusal.unavailable
         }
-        figures.accepted.add(objects)
+        metrics.accepted.add(objects)
     }
 
     /// - Returns: The reason why some records are not written; `nil` if all are.
@@ -132,7 +132,7 @@ struct Intake: Sendable {
     /// Whether memory is full, so that a body must not be read now. Counts the refusal.
     var isUnderPressure: Bool {
         guard held.isFull else { return false }
-        figures.refusedForPressure.add()
+        metrics.refusedForPressure.add()
         return true
     }
 }

@@ -86,9 +86,9 @@ struct NativeSurface: Surface {
 
     private func take(
         _ request: HTTPServerRequest,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) async throws -> HTTPServerResponse {
-        let caller = try await visit.admit(key: request)
+        let caller = try await context.admit(key: request)
         let type = try await intake.type(request.pathParameters["type"] ?? "", of: caller)
         let admitted = try AdmittedRequest(request, intake, of: caller)
         var request = request
@@ -142,7 +142,7 @@ struct NativeSurface: Surface {
                 guard answer.accept(id) else { continue }
                 block.append(key: id) { bytes in JSONValue.object(kept).write(into: &bytes) }
             } catch {
-                intake.figures.refused(error)
+                intake.metrics.refused(error)
                 answer.refuse(error, at: index)
             }
         }

@@ -57,7 +57,7 @@ struct SegmentSurface: Surface {
                     answers: [.init(200, "Kafka has it", .json(named: "Segment"))],
                     refusal: .json(named: "SegmentError")
                 )
-            ) { request, visit in try await take(request, visit, kind) }
+            ) { request, context in try await take(request, context, kind) }
         }
     }
 
@@ -110,10 +110,10 @@ struct SegmentSurface: Surface {
 
     private func take(
         _ request: HTTPServerRequest,
-        _ visit: RequestContext,
+        _ context: RequestContext,
         _ kind: SegmentItem.Kind?
     ) async throws -> HTTPServerResponse {
-        let caller = try await admit(request, visit)
+        let caller = try await admit(request, context)
         let admitted = try AdmittedRequest(request, intake, of: caller)
         var request = request
         let batch = try await intake.read(&request, admitted) { body in
@@ -137,20 +137,21 @@ struct SegmentSurface: Surface {
 
     /// Authenticates by the headers, or, if they name no key, by the body's `writeKey`, where browsers send
     /// it. A bearer token belongs to Segment's own OAuth and names no key.
-    private func admit(_ request: HTTPServerRequest, _ visit: RequestContext) async throws -> Caller
+    private func admit(_ request: HTTPServerRequest, _ context: RequestContext) async throws
+        -> Caller
     {
         let authorization = request.header("authorization") ?? ""
         let namesKey =
             !authorization.isEmpty && !authorization.lowercased().hasPrefix("bearer ")
             || ["x-lc-id", "x-lc-key", "x-lc-sign"].contains { request.header($0) != nil }
-        if namesKey { return try await visit.admit(key: request) }
+        if namesKey { return try await context.admit(key: request) }
         let words = try BodyCredentials(
             request,
             named: ["writeKey"],
-            requireBodySearchAllowed: visit.requireBodySearchAllowed
+            requireBodySearchAllowed: context.requireBodySearchAllowed
         )
-        guard let key = words?.text("writeKey"), !key.isEmpty else { throw visit.refusal() }
-        return try await visit.admit(Proof(appKey: key))
+        guard let key = words?.text("writeKey"), !key.isEmpty else { throw context.refusal() }
+        return try await context.admit(Proof(appKey: key))
     }
 
     private func types(of caller: Caller) async throws -> [SegmentItem.Kind: KnownType] {
@@ -195,7 +196,7 @@ struct SegmentSurface: Surface {
                 )
                 objects += 1
             } catch {
-                intake.figures.refused(.segmentItem)
+                intake.metrics.refused(.segmentItem)
                 // With the shared fields of its batch, so that it is complete when it is replayed.
                 let item = (try? call.get()).map { item in
                     item.object.map { .object(batch.completed($0)) } ?? item

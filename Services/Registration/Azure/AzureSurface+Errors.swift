@@ -6,7 +6,7 @@ import PushCore
 import PushStorage
 
 extension AzureSurface {
-    func dressed(
+    func decorated(
         _ response: HTTPServerResponse,
         for request: HTTPServerRequest
     ) -> HTTPServerResponse {

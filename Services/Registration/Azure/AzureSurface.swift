@@ -88,7 +88,7 @@ struct AzureSurface: Surface {
         }
     }
 
-    func proof(of request: HTTPServerRequest, _ visit: RequestContext) throws -> Proof {
+    func proof(of request: HTTPServerRequest, _ context: RequestContext) throws -> Proof {
         try Self.checkHeaders(request.headers)
         guard let token = SharedAccessToken(authorization: request.header("authorization")),
             !token.isExpired(at: .now()),

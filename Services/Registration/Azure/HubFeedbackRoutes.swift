@@ -25,8 +25,8 @@ extension AzureSurface {
                 .get,
                 "/:hub/feedback",
                 appName: "hub",
-                handler: .anybody { request, visit in
-                    let caller = try await visit.admit(try Self.feedbackProof(request))
+                handler: .unauthenticated { request, context in
+                    let caller = try await context.admit(try Self.feedbackProof(request))
                     return try await feedback(of: caller.appID)
                 }
             )

@@ -386,7 +386,7 @@ struct HubInstallation: Equatable, Sendable {
             // The name of a registration's template is not a tag.
             kept["templates"] = .object(
                 registration == nil
-                    ? channel.keptTemplates : channel.keptTemplates(areNamesTags: false)
+                    ? channel.storedTemplates : channel.storedTemplates(areNamesTags: false)
             )
             kept["templateNames"] = .array(channel.templates.map { .string($0.name) })
         }
@@ -396,7 +396,7 @@ struct HubInstallation: Equatable, Sendable {
                 tiles[name] = [
                     "pushChannel": tile.pushChannel,
                     "tags": .array(tile.tags.map(JSONValue.string)),
-                    "templates": .object(tile.keptTemplates),
+                    "templates": .object(tile.storedTemplates),
                 ]
             }
             kept["secondaryTiles"] = .object(tiles)
@@ -428,9 +428,9 @@ extension HubChannel {
         object["templates"] = .object(written)
     }
 
-    fileprivate var keptTemplates: JSONObject { keptTemplates(areNamesTags: true) }
+    fileprivate var storedTemplates: JSONObject { storedTemplates(areNamesTags: true) }
 
-    fileprivate func keptTemplates(areNamesTags: Bool) -> JSONObject {
+    fileprivate func storedTemplates(areNamesTags: Bool) -> JSONObject {
         var kept = JSONObject()
         for (name, template) in templates {
             var object = template.kept(as: name)

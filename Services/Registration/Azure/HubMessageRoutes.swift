@@ -195,7 +195,7 @@ extension AzureSurface {
         var found: [String] = []
         for request in requests {
             let parsed = try PushRequest.parse(request.object, now: database.clock.now())
-            guard case .installations(let selectors) = parsed.audience, !selectors.selectsNobody
+            guard case .installations(let selectors) = parsed.audience, !selectors.selectsNothing
             else { continue }
             let valid = Where.field(WherePath(segments: ["valid"]), .equal(.bool(true)))
             let devices = try await database.installations.query(

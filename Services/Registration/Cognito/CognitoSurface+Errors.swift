@@ -5,7 +5,7 @@ import PushCore
 import SyncStorage
 
 extension CognitoSurface {
-    func dressed(
+    func decorated(
         _ response: HTTPServerResponse,
         for request: HTTPServerRequest
     ) -> HTTPServerResponse {
@@ -15,7 +15,7 @@ extension CognitoSurface {
     }
 
     func answer(to refusal: Refusal, _ request: HTTPServerRequest) -> HTTPServerResponse {
-        dressed(CognitoError(refusal).response, for: request)
+        decorated(CognitoError(refusal).response, for: request)
     }
 
     func answer(toOwn error: any Error, _ request: HTTPServerRequest) -> HTTPServerResponse? {
@@ -26,7 +26,7 @@ extension CognitoSurface {
             case let error as InstallationError: .invalid(error.description)
             default: nil
             }
-        return known.map { dressed($0.response, for: request) }
+        return known.map { decorated($0.response, for: request) }
     }
 }
 

@@ -97,14 +97,14 @@ struct CognitoSurface: Surface {
             method,
             Self.base + "/*rest",
             maximumBodyBytes: Self.maximumBodyBytes,
-            handler: .anybody { request, _ in
+            handler: .unauthenticated { request, _ in
                 try CognitoRequest.checkLabels(of: request)
                 throw Refusal.nothingHere
             }
         )
     }
 
-    func proof(of request: HTTPServerRequest, _ visit: RequestContext) throws -> Proof {
+    func proof(of request: HTTPServerRequest, _ context: RequestContext) throws -> Proof {
         try CognitoRequest.checkLabels(of: request)
         guard !AWSSignature.isInQuery(of: request) else { throw Refusal.unauthorized }
         guard request.headers.contains("authorization") else {
@@ -115,7 +115,7 @@ struct CognitoSurface: Surface {
             return Proof(unsignedFor: pool)
         }
         guard let signature = AWSSignature(request), signature.isCurrent(at: .now()) else {
-            throw visit.refusal()
+            throw context.refusal()
         }
         let isMaster = signature.accessKey.hasSuffix(Self.masterSuffix)
         return Proof(

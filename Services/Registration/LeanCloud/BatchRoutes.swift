@@ -36,7 +36,7 @@ extension LeanCloudSurface {
                 left = call.caller.holdAnswer(bytes: size) ? left - size : 0
                 results.append(["success": answer])
             } catch {
-                results.append(["error": try Self.told(error).leanCloudBody])
+                results.append(["error": try Self.itemError(error).leanCloudBody])
             }
         }
         return LeanCloudAnswer(.array(results))
@@ -97,9 +97,9 @@ extension LeanCloudSurface {
             inner.base = call.base
             inner.isInBatch = true
             try call.caller.countItem()
-            call.caller.visit?.noteItem("\(item.method.rawValue) /1.1/\(route.pattern)")
+            call.caller.context?.noteItem("\(item.method.rawValue) /1.1/\(route.pattern)")
             for id in (parameters["id"] ?? "").split(separator: ",") {
-                call.caller.visit?.note(String(id))
+                call.caller.context?.note(String(id))
             }
             return try await route.handler(inner)
         }
@@ -107,7 +107,7 @@ extension LeanCloudSurface {
     }
 
     /// Returns the error of one item. Earlier items are done, so only a stop fails the whole batch.
-    private static func told(_ error: any Error) throws -> LeanCloudError {
+    private static func itemError(_ error: any Error) throws -> LeanCloudError {
         if error is CancellationError { throw error }
         return LeanCloudError(error) ?? .internal
     }

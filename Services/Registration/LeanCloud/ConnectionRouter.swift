@@ -62,16 +62,16 @@ struct ConnectionRouter: Surface {
             SurfaceRoute(
                 .get,
                 "/v1/route",
-                handler: .anybody { request, visit in
-                    try await requireApp(of: request, visit)
+                handler: .unauthenticated { request, context in
+                    try await requireApp(of: request, context)
                     return try node(for: request)
                 }
             ),
             SurfaceRoute(
                 .get,
                 "/2/route",
-                handler: .anybody { request, visit in
-                    try await requireApp(of: request, visit)
+                handler: .unauthenticated { request, context in
+                    try await requireApp(of: request, context)
                     return Self.hosts(for: request)
                 }
             ),
@@ -80,10 +80,10 @@ struct ConnectionRouter: Surface {
 
     private func requireApp(
         of request: HTTPServerRequest,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) async throws {
         let id = request.queryValue("appId") ?? ""
-        guard try await visit.publicSettings(ofApp: id) != nil else {
+        guard try await context.publicSettings(ofApp: id) != nil else {
             throw RouterError(status: 404, code: 404, "there is no such app")
         }
     }

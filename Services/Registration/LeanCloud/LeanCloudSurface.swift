@@ -32,7 +32,7 @@ struct LeanCloudSurface: Surface {
         let date = SurfaceRoute(
             .get,
             "/1.1/date",
-            handler: .anybody { _, _ in Self.date().response }
+            handler: .unauthenticated { _, _ in Self.date().response }
         )
         let routes = Dictionary(grouping: calls, by: \.pattern).flatMap { pattern, calls in
             let handlers = Dictionary(calls.map { ($0.method, $0.handler) }) { first, _ in first }
@@ -62,16 +62,16 @@ struct LeanCloudSurface: Surface {
         LeanCloudAnswer(["__type": "Date", "iso": .string(Instant.now().iso8601)])
     }
 
-    func proof(of request: HTTPServerRequest, _ visit: RequestContext) throws -> Proof {
+    func proof(of request: HTTPServerRequest, _ context: RequestContext) throws -> Proof {
         do {
             return Proof(
                 try LeanCloudRequest.credential(
                     of: request,
-                    requireBodySearchAllowed: visit.requireBodySearchAllowed
+                    requireBodySearchAllowed: context.requireBodySearchAllowed
                 )
             )
         } catch Refusal.unauthorized {
-            throw visit.refusal()
+            throw context.refusal()
         }
     }
 
@@ -82,7 +82,7 @@ struct LeanCloudSurface: Surface {
         _ handlers: [HTTPMethod: LeanCloudRoute.Handler]
     ) async throws -> HTTPServerResponse {
         let incoming = try LeanCloudRequest(request, forMaster: caller.isMaster)
-        caller.visit?.action = "\(incoming.method.rawValue) /1.1/\(pattern)"
+        caller.context?.action = "\(incoming.method.rawValue) /1.1/\(pattern)"
         guard let handler = handlers[incoming.method] else { throw LeanCloudError.wrongMethod }
         var call = LeanCloudCall(method: incoming.method, caller: caller)
         call.pathParameters = request.pathParameters

@@ -41,7 +41,7 @@ extension LeanCloudSurface {
         _ request: JSONObject,
         _ call: LeanCloudCall
     ) async throws -> LeanCloudAnswer {
-        var body = try Self.inOneForm(request, of: call.caller)
+        var body = try Self.normalized(request, of: call.caller)
         try Self.checkChannels(body["channels"])
         try Self.checkSize(body)
         // The header applies if the body has no `prod`; absent means production.
@@ -67,7 +67,7 @@ extension LeanCloudSurface {
 
     /// Converts SDKs' own forms to that of the documentation: the Objective-C SDK sends `where` as a JSON
     /// string, the Android SDK an expiry as a typed Date.
-    private static func inOneForm(
+    private static func normalized(
         _ request: JSONObject,
         of caller: Caller
     ) throws(LeanCloudError) -> JSONObject {

@@ -126,7 +126,7 @@ struct NativeSurface: Surface {
         let found = try await database.erasures.export(subject)
         guard !found.isEmpty else {
             // A request for an erased subject must not bring its name back into the audit.
-            caller.visit?.note("sha256:\(subject.digest)")
+            caller.context?.note("sha256:\(subject.digest)")
             throw Self.unknown(subject)
         }
         return .json(.object(found.json(of: subject, at: .now())))
@@ -151,7 +151,7 @@ struct NativeSurface: Surface {
                     app: subject.app,
                     actor: AuditTrail.masterKeyActor,
                     action: action,
-                    address: caller.visit?.address ?? "",
+                    address: caller.context?.address ?? "",
                     status: 200
                 ),
                 unknown: 404
@@ -160,8 +160,8 @@ struct NativeSurface: Surface {
             throw HTTPProblem(status: 503, detail: error.description)
         }
         // The receipt is in the audit, and the name must not be added there again.
-        caller.visit?.isAudited = true
-        guard !receipt.isOfNobody else { throw Self.unknown(subject) }
+        caller.context?.isAudited = true
+        guard !receipt.isUnknownSubject else { throw Self.unknown(subject) }
         return .json(.object(receipt.json))
     }
 

@@ -112,7 +112,7 @@ extension ObjectOperations {
         let app = caller.appID
         switch objectClass {
         case .installation:
-            let page = try await caller.asking { [database] in
+            let page = try await caller.withCancellableQuery { [database] in
                 try await database.installations.page(
                     app: app,
                     where: query.condition,
@@ -124,7 +124,7 @@ extension ObjectOperations {
             }
             return (page.elements.map(\.wholeObject), page.isCut)
         case .identity:
-            let page = try await caller.asking { [database] in
+            let page = try await caller.withCancellableQuery { [database] in
                 try await database.identities.page(
                     app: app,
                     where: query.condition,
@@ -136,7 +136,7 @@ extension ObjectOperations {
             }
             return (page.elements.map { shown($0, to: caller) }, page.isCut)
         case .pushRecord:
-            let page = try await caller.asking { [database] in
+            let page = try await caller.withCancellableQuery { [database] in
                 try await database.pushes.page(
                     app: app,
                     where: query.condition,
@@ -163,7 +163,7 @@ extension ObjectOperations {
         _ caller: Caller
     ) async throws -> Int {
         let app = caller.appID
-        return try await caller.asking { [database] in
+        return try await caller.withCancellableQuery { [database] in
             switch objectClass {
             case .installation:
                 try await database.installations.count(app: app, where: condition)
@@ -190,7 +190,7 @@ extension ObjectOperations {
         let app = caller.appID
         let count = query.wantsCount ? try await count(.pushRecord, query.condition, caller) : nil
         guard query.limit > 0 else { return ([], count) }
-        let pushes = try await caller.asking { [database] in
+        let pushes = try await caller.withCancellableQuery { [database] in
             try await database.pushes.query(
                 app: app,
                 where: query.condition,
@@ -285,7 +285,7 @@ extension ObjectOperations {
             names(object).compactMap { Pointer(object[$0]) }
         }
         let wanted = Dictionary(pointers.map { ($0, 1) }, uniquingKeysWith: +)
-        let known = try await pointedTo(wanted, caller)
+        let known = try await includedObjects(wanted, caller)
         return objects.map { object in
             var object = object
             for name in names(object) {
@@ -308,7 +308,7 @@ extension ObjectOperations {
     ///   - caller: The caller that sees them.
     /// - Returns: The objects that exist.
     /// - Throws: `ObjectError` 116 if their total size is too large.
-    private func pointedTo(
+    private func includedObjects(
         _ wanted: [Pointer: Int],
         _ caller: Caller
     ) async throws -> [Pointer: JSONObject] {

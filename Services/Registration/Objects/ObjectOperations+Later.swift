@@ -13,7 +13,7 @@ extension ObjectOperations {
         count: Int?
     ) async throws -> Found {
         let app = caller.appID
-        let places = try await caller.asking { [database] in
+        let places = try await caller.withCancellableQuery { [database] in
             switch objectClass {
             case .installation:
                 try await database.installations.places(

@@ -379,7 +379,7 @@ extension Installation {
             changes.object,
             changed: changes.changed,
             now: now,
-            isChannel: rule == .leanCloud ? ChannelName.isValid : ChannelName.canBeKept
+            isChannel: rule == .leanCloud ? ChannelName.isValid : ChannelName.isStorable
         )
         try ObjectOperations.checkSize(installation.fields)
         return installation

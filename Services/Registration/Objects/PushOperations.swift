@@ -31,16 +31,16 @@ struct PushOperations: Sendable {
         let event =
             eventID.map { PushAcceptance.Event(app: caller.appID, source: source, id: $0) }
             ?? .anonymous(app: caller.appID, source: source)
-        let judged = try acceptance.judge(
+        let validated = try acceptance.validate(
             body,
             event,
             includesPushID: caller.includesPushIDs,
             now: acceptance.clock.now()
         )
-        try caller.requireQueryAllowed(judged.audience)
+        try caller.requireQueryAllowed(validated.audience)
         try caller.countPush()
-        let push = try await acceptance.accept(judged, requestKey: requestKey)
-        caller.visit?.note(push.id)
+        let push = try await acceptance.accept(validated, requestKey: requestKey)
+        caller.context?.note(push.id)
         return push
     }
 
@@ -61,28 +61,28 @@ struct PushOperations: Sendable {
     ) async throws -> PushStore.AcceptedGroup {
         guard caller.mayPush else { throw ObjectError.masterKeyNeeded(for: "Sending a push") }
         let now = acceptance.clock.now()
-        let judged = try requests.map { request in
+        let validated = try requests.map { request in
             let event = PushAcceptance.Event(
                 app: caller.appID,
                 source: request.source,
                 id: eventID
             )
-            let judged = try acceptance.judge(
+            let validated = try acceptance.validate(
                 request.object,
                 event,
                 includesPushID: caller.includesPushIDs,
                 now: now
             )
-            try caller.requireQueryAllowed(judged.audience)
-            return judged
+            try caller.requireQueryAllowed(validated.audience)
+            return validated
         }
         try caller.countPush()
-        caller.visit?.note(eventID)
+        caller.context?.note(eventID)
         return try await acceptance.accept(
             group: eventID,
             neighbours: neighbours,
             app: caller.appID,
-            judged
+            validated
         )
     }
 }

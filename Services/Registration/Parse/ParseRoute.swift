@@ -88,17 +88,17 @@ struct ParseRoute: Equatable, Sendable {
     /// Returns the error of an unknown path.
     static func nothing(at path: [String]) -> ObjectError {
         let name = path.first ?? ""
-        if path == ["users", "me"] { return notHere("/parse/users/me") }
+        if path == ["users", "me"] { return notSupportedHere("/parse/users/me") }
         if name == "classes", (2...3).contains(path.count),
             !ObjectClass.allCases.contains(where: { $0.parseName == path[1] })
         {
             return ObjectError(code: 119, "The class \(path[1].prefix(100)) is not stored here.")
         }
-        if refused.contains(name) { return notHere("/parse/\(name)") }
+        if refused.contains(name) { return notSupportedHere("/parse/\(name)") }
         return ObjectError(.nothingHere)
     }
 
-    private static func notHere(_ what: String) -> ObjectError {
+    private static func notSupportedHere(_ what: String) -> ObjectError {
         ObjectError(code: 108, "\(what) is not supported.")
     }
 }

@@ -38,7 +38,7 @@ extension ParseSurface {
     }
 
     func answer(_ route: ParseRoute, _ question: ParseQuestion) async throws -> Answer {
-        if !question.id.isEmpty { question.caller.visit?.note(question.id) }
+        if !question.id.isEmpty { question.caller.context?.note(question.id) }
         do {
             switch route.work {
             case .create(let objectClass): return try await create(objectClass, question)
@@ -209,7 +209,7 @@ extension ParseSurface {
                 }
                 try caller.countItem()
                 let (route, id) = try ParseRoute.find(item.method, item.path)
-                caller.visit?.noteItem(route.action)
+                caller.context?.noteItem(route.action)
                 let inner = ParseQuestion(
                     call: item,
                     caller: caller,

@@ -66,12 +66,12 @@ struct ParseSurface: Surface {
             action: routes?[method]?.action ?? Self.unknown(method),
             handler: .caller { request, caller in
                 let call = try ParseCall(request, forMaster: caller.isMaster)
-                caller.visit?.action = Self.unknown(call.method)
+                caller.context?.action = Self.unknown(call.method)
                 guard let routes else { throw ParseRoute.nothing(at: call.path) }
                 guard let route = routes[call.method == .head ? .get : call.method] else {
                     throw ObjectError.wrongMethod
                 }
-                caller.visit?.action = route.action
+                caller.context?.action = route.action
                 let question = ParseQuestion(
                     call: call,
                     caller: caller,
@@ -95,7 +95,7 @@ struct ParseSurface: Surface {
                     method,
                     "/parse/" + path,
                     action: ParseRoute.health.action,
-                    handler: .anybody { _, _ in .json(["status": "ok"]) }
+                    handler: .unauthenticated { _, _ in .json(["status": "ok"]) }
                 )
             }
         }
@@ -103,13 +103,13 @@ struct ParseSurface: Surface {
 
     /// Returns the credentials to verify. With a master key no other is checked: a wrong one is a failure,
     /// whatever right key is beside it; otherwise guesses would look like authenticated calls.
-    func proof(of request: HTTPServerRequest, _ visit: RequestContext) throws -> Proof {
+    func proof(of request: HTTPServerRequest, _ context: RequestContext) throws -> Proof {
         let credential = try ParseCredential(
             request,
-            requireBodySearchAllowed: visit.requireBodySearchAllowed
+            requireBodySearchAllowed: context.requireBodySearchAllowed
         )
         guard let credential, let key = credential.masterKey ?? credential.clientKey else {
-            throw visit.refusal()
+            throw context.refusal()
         }
         let rights: CallerRights = credential.masterKey == nil ? .client : .master
         return Proof(LeanCloudCredential(app: credential.app, key: key, rights: rights))

@@ -56,7 +56,7 @@ extension SecureSurface {
         )
         switch outcome {
         case .set(let identity):
-            if case .backend = call.caller { call.visit.note(identity) }
+            if case .backend = call.caller { call.context.note(identity) }
             return .secret([
                 "installationId": .string(owner.installation), "identity": .string(identity),
                 "deviceSecret": .string(secret),
@@ -74,12 +74,12 @@ extension SecureSurface {
     /// `DELETE /v1/installations/{id}/reader`: revokes its secret.
     private func removeReader(_ call: SecureCall) async throws -> HTTPServerResponse {
         let owner = try await owner(of: call)
-        let isTheirs = try await database.secureReaders.remove(
+        let isOwner = try await database.secureReaders.remove(
             app: owner.app,
             installation: owner.installation,
             identity: owner.identity
         )
-        guard isTheirs else { throw notOwner(call) }
+        guard isOwner else { throw notOwner(call) }
         return .empty(204)
     }
 

@@ -55,7 +55,7 @@ extension SecureSurface {
         let hash = try await checks.result(
             randomBytes(16),
             of: SecretVerifier.Caller(backendOf: Array(caller.appID.utf8)),
-            for: call.visit.presence
+            for: call.context.presence
         ) { try PasswordHash.scrypt(secret) }
         guard let hash else { throw Refusal.failed }
         try await database.identitySecrets.set(

@@ -49,7 +49,7 @@ extension SecureSurface {
             guard let marked else { throw notFound(reader) }
             wasRead = marked
         }
-        figures.read(isFirst: !wasRead)
+        metrics.read(isFirst: !wasRead)
         var object: JSONObject = [
             "Id": SecureID.json(id), "Payload": .string(text), "Read": .bool(wasRead),
         ]
@@ -128,7 +128,7 @@ extension SecureSurface {
     private func list(_ call: SecureCall, of app: String) async throws -> HTTPServerResponse {
         let identity = call.request.queryValue("identity")
         if let identity {
-            call.visit.note(identity)
+            call.context.note(identity)
             if let problem = SecureIdentity.problem(identity) { throw SecureRequestError(problem) }
         }
         var limit = Self.usualPageSize

@@ -5,13 +5,13 @@ import Gateway
 /// A secret takes a token of the limit before it is verified, so that concurrent guesses all count;
 /// concurrent requests with the same secret share that token. A right secret returns it.
 struct FailedAttempts {
-    private struct Trial {
+    private struct Attempt {
         var count: Int
-        var wasWrong = false
+        var hasFailed = false
     }
 
     private var buckets: TokenBuckets<[UInt8]>?
-    private var trials: [[UInt8]: Trial] = [:]
+    private var attempts: [[UInt8]: Attempt] = [:]
 
     /// - Parameter perMinute: 0: no limit.
     init(perMinute: Int) {
@@ -20,39 +20,39 @@ struct FailedAttempts {
     }
 
     /// The number of secrets that are being verified.
-    var count: Int { trials.count }
+    var count: Int { attempts.count }
 
     /// Begins the verification of a secret.
     ///
     /// - Parameters:
-    ///   - who: The key whose wrong secrets are counted together.
-    ///   - secret: A key that differs for each secret of each `who`.
+    ///   - subject: The key whose wrong secrets are counted together.
+    ///   - secret: A key that differs for each secret of each `subject`.
     ///   - now: The time.
     /// - Returns: `nil`, or the seconds to wait. After `nil`, `end` must follow.
     mutating func begin(
-        _ who: [UInt8],
+        _ subject: [UInt8],
         _ secret: [UInt8],
         now: ContinuousClock.Instant
     ) -> Int? {
-        if trials[secret] != nil {
-            trials[secret]?.count += 1
+        if attempts[secret] != nil {
+            attempts[secret]?.count += 1
             return nil
         }
-        if let wait = buckets?.take(who, now: now) { return wait }
-        trials[secret] = Trial(count: 1)
+        if let wait = buckets?.take(subject, now: now) { return wait }
+        attempts[secret] = Attempt(count: 1)
         return nil
     }
 
     mutating func end(
-        _ who: [UInt8],
+        _ subject: [UInt8],
         _ secret: [UInt8],
-        wasWrong: Bool,
+        hasFailed: Bool,
         now: ContinuousClock.Instant
     ) {
-        guard var trial = trials[secret] else { return }
-        trial.count -= 1
-        trial.wasWrong = trial.wasWrong || wasWrong
-        trials[secret] = trial.count > 0 ? trial : nil
-        if trial.count == 0, !trial.wasWrong { buckets?.giveBack(who, now: now) }
+        guard var attempt = attempts[secret] else { return }
+        attempt.count -= 1
+        attempt.hasFailed = attempt.hasFailed || hasFailed
+        attempts[secret] = attempt.count > 0 ? attempt : nil
+        if attempt.count == 0, !attempt.hasFailed { buckets?.giveBack(subject, now: now) }
     }
 }

@@ -25,25 +25,26 @@ struct ReaderAuthenticator: Sendable {
     ///
     /// - Returns: The caller.
     /// - Throws: `Refusal.unauthorized`, `Refusal.tooManyRequests`, `SecureRefusal`.
-    func caller(_ request: HTTPServerRequest, _ visit: RequestContext) async throws -> SecureCaller
+    func caller(_ request: HTTPServerRequest, _ context: RequestContext) async throws
+        -> SecureCaller
     {
-        try visit.arrive()
+        try context.countArrival()
         let credentials = SecureCredentials(request)
-        guard !credentials.namesTwoApps else { throw visit.refusal() }
+        guard !credentials.namesTwoApps else { throw context.refusal() }
         switch credentials.shown {
         case .nothing, .malformed:
-            if let app = credentials.app { _ = try await visit.app(called: app) }
-            throw visit.refusal()
-        case .key(let credential): return try await caller(credential, credentials, visit)
+            if let app = credentials.app { _ = try await context.app(called: app) }
+            throw context.refusal()
+        case .key(let credential): return try await caller(credential, credentials, context)
         case .bearer(let token):
-            return .reader(try await reader(by: token, credentials.app, visit))
+            return .reader(try await reader(by: token, credentials.app, context))
         case .device(_, let digest):
-            return .reader(try await device(digest, credentials, visit))
+            return .reader(try await device(digest, credentials, context))
         case .basic(let user, let password):
-            if let caller = try await backend(user, password, credentials, visit) {
+            if let caller = try await backend(user, password, credentials, context) {
                 return .backend(caller)
             }
-            return .reader(try await identity(user, password, credentials.app, visit))
+            return .reader(try await identity(user, password, credentials.app, context))
         }
     }
 
@@ -51,11 +52,11 @@ struct ReaderAuthenticator: Sendable {
     private func caller(
         _ credential: LeanCloudCredential,
         _ credentials: SecureCredentials,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) async throws -> SecureCaller {
-        guard let caller = try await visit.caller(by: Proof(credential)) else {
-            _ = try await visit.app(called: credential.app)
-            throw visit.refusal()
+        guard let caller = try await context.caller(by: Proof(credential)) else {
+            _ = try await context.app(called: credential.app)
+            throw context.refusal()
         }
         return caller.isMaster ? .backend(caller) : .appKey
     }
@@ -65,14 +66,14 @@ struct ReaderAuthenticator: Sendable {
         _ user: String,
         _ password: [UInt8],
         _ credentials: SecureCredentials,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) async throws -> Caller? {
         guard AppID.isWellFormed(user), credentials.app.map({ $0.isSame(as: user) }) ?? true
         else { return nil }
         let proof = Proof(app: user, rights: .master) {
             constantTimeEqual(password, Array($0.utf8))
         }
-        return try await visit.caller(by: proof)
+        return try await context.caller(by: proof)
     }
 
     // MARK: By a token
@@ -80,19 +81,19 @@ struct ReaderAuthenticator: Sendable {
     private func reader(
         by token: String,
         _ named: String?,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) async throws -> AuthenticatedReader {
-        if let named, try await visit.app(called: named) == nil { throw visit.refusal() }
+        if let named, try await context.app(called: named) == nil { throw context.refusal() }
         let reader: TokenIdentity
         do {
             reader = try await logins.reader(of: token, app: named)
         } catch let refusal as LoginRefusal {
             switch refusal {
-            case .refused: throw visit.refusal()
+            case .refused: throw context.refusal()
             case .unavailable: throw SecureRefusal.issuerAway
             }
         }
-        return try await countAuthenticated(reader.app, reader.identity, device: nil, visit)
+        return try await countAuthenticated(reader.app, reader.identity, device: nil, context)
     }
 
     /// - Throws: `Refusal.unauthorized` if the app was deleted meanwhile.
@@ -100,12 +101,12 @@ struct ReaderAuthenticator: Sendable {
         _ app: String,
         _ identity: String,
         device: String?,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) async throws -> AuthenticatedReader {
-        visit.note(identity)
-        guard let app = try await visit.app(called: app) else { throw visit.refusal() }
-        try visit.countAuthenticated(of: app)
-        return AuthenticatedReader(app: app, identity: identity, device: device, visit: visit)
+        context.note(identity)
+        guard let app = try await context.app(called: app) else { throw context.refusal() }
+        try context.countAuthenticated(of: app)
+        return AuthenticatedReader(app: app, identity: identity, device: device, context: context)
     }
 
     // MARK: By the secret of a device
@@ -113,21 +114,21 @@ struct ReaderAuthenticator: Sendable {
     private func device(
         _ digest: [UInt8],
         _ credentials: SecureCredentials,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) async throws -> AuthenticatedReader {
         guard case .device(let installation, _) = credentials.shown,
             let stored = try await database.secureReaders.find(digest),
             stored.installation.isSame(as: installation),
             credentials.app.map({ $0.isSame(as: stored.app) }) ?? true
         else {
-            if let app = credentials.app { _ = try await visit.app(called: app) }
-            throw visit.refusal()
+            if let app = credentials.app { _ = try await context.app(called: app) }
+            throw context.refusal()
         }
         return try await countAuthenticated(
             stored.app,
             stored.identity,
             device: stored.installation,
-            visit
+            context
         )
     }
 
@@ -137,33 +138,38 @@ struct ReaderAuthenticator: Sendable {
         _ identity: String,
         _ secret: [UInt8],
         _ named: String?,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) async throws -> AuthenticatedReader {
         let app =
             if let named {
-                try await visit.app(called: named)
+                try await context.app(called: named)
             } else {
-                try await visit.unnamedApp()
+                try await context.defaultApp()
             }
-        visit.note(identity)
+        context.note(identity)
         guard SecureIdentity.problem(identity) == nil, IdentitySecret.problem(secret) == nil else {
-            throw visit.refusal()
+            throw context.refusal()
         }
         let mark = remembered.mark(app?.id ?? "", identity, secret)
         if let app, remembered.holds(mark) {
             let stored = try await database.identitySecrets.find(app: app.id, identity: identity)
             if let stored, remembered.isRight(mark, for: stored) {
-                try visit.countAuthenticated(of: app)
-                return AuthenticatedReader(app: app, identity: identity, device: nil, visit: visit)
+                try context.countAuthenticated(of: app)
+                return AuthenticatedReader(
+                    app: app,
+                    identity: identity,
+                    device: nil,
+                    context: context
+                )
             }
         }
         // From here on the secret may be a guess.
-        if visit.isAfterFailures { throw visit.refusal() }
-        guard try await isRight(secret, of: identity, app, mark, visit), let app else {
-            throw visit.refusal()
+        if context.isAfterFailures { throw context.refusal() }
+        guard try await isRight(secret, of: identity, app, mark, context), let app else {
+            throw context.refusal()
         }
-        try visit.countAuthenticated(of: app)
-        return AuthenticatedReader(app: app, identity: identity, device: nil, visit: visit)
+        try context.countAuthenticated(of: app)
+        return AuthenticatedReader(app: app, identity: identity, device: nil, context: context)
     }
 
     /// Verifies a secret that is not cached, within the limit of attempts.
@@ -172,17 +178,17 @@ struct ReaderAuthenticator: Sendable {
         of identity: String,
         _ app: UnverifiedApp?,
         _ mark: [UInt8],
-        _ visit: RequestContext
+        _ context: RequestContext
     ) async throws -> Bool {
-        let address = visit.subscriber
-        let (trial, wait) = limits.begin(app?.id ?? "", identity, from: address, secret: secret)
-        guard let trial else {
+        let address = context.subscriber
+        let (attempt, wait) = limits.begin(app?.id ?? "", identity, from: address, secret: secret)
+        guard let attempt else {
             // A secret that is not verified counts as a failure of its address.
-            _ = visit.refusal()
-            throw visit.tooMany(retryAfterSeconds: wait)
+            _ = context.refusal()
+            throw context.tooMany(retryAfterSeconds: wait)
         }
         var isRight: Bool?
-        defer { limits.end(trial, wasWrong: isRight == false) }
+        defer { limits.end(attempt, hasFailed: isRight == false) }
         let stored: String?
         if let app {
             stored = try await database.identitySecrets.find(app: app.id, identity: identity)
@@ -194,7 +200,7 @@ struct ReaderAuthenticator: Sendable {
             app: Array((app?.id ?? "").utf8),
             network: Array(address.utf8)
         )
-        let known = try await check(secret, stored, mark, of: caller, visit)
+        let known = try await check(secret, stored, mark, of: caller, context)
         if known, let stored { remembered.remember(mark, for: stored) }
         if !known { checks.noteFailure(from: caller.network) }
         isRight = known
@@ -207,7 +213,7 @@ struct ReaderAuthenticator: Sendable {
         _ stored: String?,
         _ mark: [UInt8],
         of caller: SecretVerifier.Caller,
-        _ visit: RequestContext
+        _ context: RequestContext
     ) async throws -> Bool {
         var hash = PasswordHash.decoy
         if let stored {
@@ -228,7 +234,7 @@ struct ReaderAuthenticator: Sendable {
         let right = try await checks.result(
             key,
             of: caller,
-            for: visit.presence
+            for: context.presence
         ) { compared.matches(secret) ? compared : nil }
         return right != nil && compared != PasswordHash.decoy
     }

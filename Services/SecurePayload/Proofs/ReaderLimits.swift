@@ -11,20 +11,20 @@ final class ReaderLimits: Sendable {
     private let lock = Lock()
     /// A random key of this process: counters under it reveal no names or secrets.
     private let key = randomBytes(32)
-    nonisolated(unsafe) private var guesses: FailedAttempts
+    nonisolated(unsafe) private var failedAttempts: FailedAttempts
     nonisolated(unsafe) private var misses: TokenBuckets<[UInt8]>?
 
     /// - Parameter failuresPerIdentity: Per minute; 0: no limit.
     init(failuresPerIdentity: Int) {
-        unsafe guesses = FailedAttempts(perMinute: failuresPerIdentity)
+        unsafe failedAttempts = FailedAttempts(perMinute: failuresPerIdentity)
         guard failuresPerIdentity > 0 else { return }
         let perMinute = Double(failuresPerIdentity * Self.missesForEachGuess)
         unsafe misses = TokenBuckets(perSecond: perMinute / 60, burst: perMinute)
     }
 
     /// An attempt to use a secret of an identity, from one address.
-    struct Trial {
-        fileprivate let who: [UInt8]
+    struct Attempt {
+        fileprivate let subject: [UInt8]
         fileprivate let secret: [UInt8]
     }
 
@@ -34,16 +34,23 @@ final class ReaderLimits: Sendable {
         _ identity: String,
         from address: String,
         secret: [UInt8]
-    ) -> (trial: Trial?, waitSeconds: Int) {
-        let who = hmacSHA256(key: key, Self.joined(["guess", app, identity, address]))
-        let trial = Trial(who: who, secret: hmacSHA256(key: key, who + secret))
-        let wait = lock.withLock { unsafe guesses.begin(trial.who, trial.secret, now: .now) }
-        return wait.map { (nil, $0) } ?? (trial, 0)
+    ) -> (attempt: Attempt?, waitSeconds: Int) {
+        let subject = hmacSHA256(key: key, Self.joined(["guess", app, identity, address]))
+        let attempt = Attempt(subject: subject, secret: hmacSHA256(key: key, subject + secret))
+        let wait = lock.withLock {
+            unsafe failedAttempts.begin(attempt.subject, attempt.secret, now: .now)
+        }
+        return wait.map { (nil, $0) } ?? (attempt, 0)
     }
 
-    func end(_ trial: Trial, wasWrong: Bool) {
+    func end(_ attempt: Attempt, hasFailed: Bool) {
         lock.withLock {
-            unsafe guesses.end(trial.who, trial.secret, wasWrong: wasWrong, now: .now)
+            unsafe failedAttempts.end(
+                attempt.subject,
+                attempt.secret,
+                hasFailed: hasFailed,
+                now: .now
+            )
         }
     }
 
@@ -57,7 +64,7 @@ final class ReaderLimits: Sendable {
         lock.withLock { unsafe misses?.look(reader, now: .now) }
     }
 
-    func missed(_ reader: [UInt8]) {
+    func countNotFound(_ reader: [UInt8]) {
         lock.withLock { _ = unsafe misses?.take(reader, now: .now) }
     }
 

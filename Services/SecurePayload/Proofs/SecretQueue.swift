@@ -91,13 +91,13 @@ struct SecretQueue<Job> {
         guard caller.isProved || own < share(hasFailed) else { return .refused }
         var admission = Admission.waits
         if waiting.count >= maximumWaiting {
-            guard let victim = victim(for: caller, hasFailed, own, now) else {
+            guard let jobToEvict = jobToEvict(for: caller, hasFailed, own, now) else {
                 turnAway(caller.network, now)
                 return .refused
             }
-            turnAway(victim.caller.network, now)
-            remove(victim.id)
-            admission = .waitsInsteadOf(victim.id)
+            turnAway(jobToEvict.caller.network, now)
+            remove(jobToEvict.id)
+            admission = .waitsInsteadOf(jobToEvict.id)
         }
         waiting.append(Waiting(id: id, job: job, caller: caller, since: now))
         if appTurns[caller.app] == nil { appTurns[caller.app] = nextTurn() }
@@ -112,7 +112,7 @@ struct SecretQueue<Job> {
     private func share(_ hasFailed: Bool) -> Int { max(1, maximumWaiting / (hasFailed ? 50 : 10)) }
 
     /// Returns the job that gives way to one more of a caller; `nil` if none does.
-    private mutating func victim(
+    private mutating func jobToEvict(
         for caller: Caller,
         _ hasFailed: Bool,
         _ own: Int,

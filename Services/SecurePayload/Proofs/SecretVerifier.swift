@@ -33,7 +33,7 @@ final class SecretVerifier: ServicePart, Sendable {
     nonisolated(unsafe) private var queue: SecretQueue<Work>
     nonisolated(unsafe) private var jobs: [Int: Job] = [:]
     /// The job ids by key: calls with the same key share a job.
-    nonisolated(unsafe) private var alike: [[UInt8]: Int] = [:]
+    nonisolated(unsafe) private var jobsByKey: [[UInt8]: Int] = [:]
     nonisolated(unsafe) private var lastID = 0
     nonisolated(unsafe) private var isOver = false
 
@@ -120,7 +120,7 @@ final class SecretVerifier: ServicePart, Sendable {
     ) {
         let refused = lock.withLock { () -> [CheckedContinuation<PasswordHash?, any Error>] in
             guard unsafe !isOver, !Task.isCancelled else { return [continuation] }
-            if let known = unsafe alike[key] {
+            if let known = unsafe jobsByKey[key] {
                 unsafe jobs[known]?.waiters[waiter] = continuation
                 return []
             }
@@ -129,11 +129,11 @@ final class SecretVerifier: ServicePart, Sendable {
             let admission = unsafe queue.add(work, id, of: caller, now: now)
             if admission == .refused { return refused + [continuation] }
             unsafe jobs[id] = Job(key: key, waiters: [waiter: continuation])
-            unsafe alike[key] = id
+            unsafe jobsByKey[key] = id
             if case .waitsInsteadOf(let displaced) = admission { refused += take(displaced) }
             return refused
         }
-        tellWaiting()
+        reportWaiting()
         for continuation in refused { continuation.resume(throwing: SecureRefusal.busy) }
         threads.wake()
     }
@@ -141,7 +141,7 @@ final class SecretVerifier: ServicePart, Sendable {
     /// Removes a job, and returns the calls that wait for it.
     private func take(_ id: Int) -> [CheckedContinuation<PasswordHash?, any Error>] {
         guard let job = unsafe jobs.removeValue(forKey: id) else { return [] }
-        if unsafe alike[job.key] == id { unsafe alike[job.key] = nil }
+        if unsafe jobsByKey[job.key] == id { unsafe jobsByKey[job.key] = nil }
         return Array(job.waiters.values)
     }
 
@@ -157,7 +157,7 @@ final class SecretVerifier: ServicePart, Sendable {
             }
             return continuation
         }
-        tellWaiting()
+        reportWaiting()
         left?.resume(throwing: CancellationError())
     }
 
@@ -166,11 +166,11 @@ final class SecretVerifier: ServicePart, Sendable {
             unsafe isOver = true
             return unsafe queue.removeAll().flatMap { take($0) }
         }
-        tellWaiting()
+        reportWaiting()
         for continuation in left { continuation.resume(throwing: SecureRefusal.busy) }
     }
 
-    private func tellWaiting() {
+    private func reportWaiting() {
         waiting.set(lock.withLock { unsafe queue.count })
     }
 
@@ -186,7 +186,7 @@ final class SecretVerifier: ServicePart, Sendable {
             if let next { unsafe jobs[next.id]?.isRunning = true }
             return (next, late)
         }
-        if next != nil || !late.isEmpty { tellWaiting() }
+        if next != nil || !late.isEmpty { reportWaiting() }
         for continuation in late { continuation.resume(throwing: SecureRefusal.busy) }
         guard let next else { return nil }
         return {

@@ -29,7 +29,7 @@ struct AuthenticatedReader: Sendable {
     let identity: String
     /// The device that authenticated; `nil` if the identity did.
     let device: String?
-    let visit: RequestContext
+    let context: RequestContext
 
     /// Returns the reader in the store's form.
     ///

@@ -47,21 +47,21 @@ struct APNsChecker: Sendable {
         verified = [:]
     }
 
-    mutating func judge(
+    mutating func check(
         _ request: HTTPServerRequest,
         environment: String,
         now: Int64,
         connection: inout APNsConnection
     ) -> CheckResult {
-        CheckResult.of { judgement throws(Refusal) in
+        CheckResult.of { result throws(Refusal) in
             if request.pathSegments.count == 3, request.pathSegments[1] == "device" {
-                judgement.token = request.pathSegments[2]
+                result.token = request.pathSegments[2]
             }
-            judgement.topic = request.headers["apns-topic"]
+            result.topic = request.headers["apns-topic"]
             try checkNoDuplicates(request)
             try checkID(request)
             guard request.method == .post else { throw Refusal(405, "MethodNotAllowed") }
-            let certificateTopic = try checkTopic(request, &judgement)
+            let certificateTopic = try checkTopic(request, &result)
             if let collapseID = request.headers["apns-collapse-id"] {
                 guard 1...64 ~= collapseID.utf8.count else { throw Refusal(400, "BadCollapseId") }
             }
@@ -72,8 +72,8 @@ struct APNsChecker: Sendable {
             }
             let priority = request.headers["apns-priority"] ?? "10"
             guard ["10", "5", "1"].contains(priority) else { throw Refusal(400, "BadPriority") }
-            let type = try checkType(request, judgement.topic)
-            try checkPath(request, judgement.token)
+            let type = try checkType(request, result.topic)
+            try checkPath(request, result.token)
             if request.clientCertificateSubject == nil {
                 try checkToken(request, environment, now, &connection)
             } else if connection.team == nil {
@@ -100,16 +100,16 @@ struct APNsChecker: Sendable {
     /// Validates the topic, and returns that of a client certificate if it names one, else the header's.
     private func checkTopic(
         _ request: HTTPServerRequest,
-        _ judgement: inout CheckResult
+        _ result: inout CheckResult
     ) throws(Refusal) -> String {
         let subject = request.clientCertificateSubject
         let certificateTopic = subject.flatMap(Self.userID)
         // With a certificate of a single topic the header may be missing.
-        guard let topic = judgement.topic ?? certificateTopic else {
+        guard let topic = result.topic ?? certificateTopic else {
             throw Refusal(400, "MissingTopic")
         }
         guard topic.consists(of: ".-_", length: 1...255) else { throw Refusal(400, "BadTopic") }
-        judgement.topic = topic
+        result.topic = topic
         if let certificateTopic {
             guard topic == certificateTopic || topic.hasPrefix(certificateTopic + ".") else {
                 throw Refusal(400, "TopicDisallowed")

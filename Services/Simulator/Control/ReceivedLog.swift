@@ -5,7 +5,7 @@ import JSON
 struct ReceivedRequest: Sendable {
     var provider: Provider
     var environment: String
-    var judgement: CheckResult
+    var result: CheckResult
     /// `nil` without an answer: `ending` says what happened instead.
     var status: Int?
     var reason: String?
@@ -28,7 +28,7 @@ struct ReceivedRequest: Sendable {
             "seq": JSONValue(number), "at": .string(at), "provider": .string(provider.rawValue),
             "environment": .string(environment), "connection": JSONValue(request.connectionID),
             "certificate": optional(request.clientCertificateSubject),
-            "token": optional(judgement.token), "topic": optional(judgement.topic),
+            "token": optional(result.token), "topic": optional(result.topic),
             "method": .string(request.method.rawValue), "path": .string(request.rawTarget),
             "headers": .object(headers), "body": body,
             "status": status.map { JSONValue($0) } ?? .null, "reason": optional(reason),

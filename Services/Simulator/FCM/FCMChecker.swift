@@ -110,8 +110,8 @@ struct FCMChecker: Sendable {
     // MARK: messages:send
 
     /// Checks `POST /v1/projects/<project>/messages:send`.
-    func judge(_ request: HTTPServerRequest, project: String, now: Int64) -> CheckResult {
-        CheckResult.of { judgement throws(Refusal) in
+    func check(_ request: HTTPServerRequest, project: String, now: Int64) -> CheckResult {
+        CheckResult.of { result throws(Refusal) in
             let holder = tokens.holder(
                 ofAuthorization: request.headers["authorization"],
                 now: now
@@ -119,8 +119,8 @@ struct FCMChecker: Sendable {
             let parsed = try? JSONValue.parse(request.body)
             // Only for the record: the checks below have their own order.
             let message = parsed?["message"]
-            judgement.token = message?["token"]?.string
-            judgement.topic = message?["topic"]?.string ?? message?["condition"]?.string
+            result.token = message?["token"]?.string
+            result.topic = message?["topic"]?.string ?? message?["condition"]?.string
             guard let holder else {
                 throw Refusal(
                     401,
@@ -147,7 +147,7 @@ struct FCMChecker: Sendable {
             } catch {
                 throw Refusal(400, nil, error.description, field: error.field)
             }
-            judgement.isDryRun = normalized["validate_only"]?.bool ?? false
+            result.isDryRun = normalized["validate_only"]?.bool ?? false
             guard let message = normalized["message"]?.object else {
                 throw Refusal(400, "INVALID_ARGUMENT", "The message is not set.", field: "message")
             }

@@ -23,36 +23,36 @@ struct MPNSChecker: Sendable {
 
     private var channels: [String: Channel] = [:]
 
-    mutating func judge(
+    mutating func check(
         _ request: HTTPServerRequest,
         isAuthenticated: Bool = false,
         now: Instant = .now()
     ) -> CheckResult {
-        var judgement = CheckResult.of { judgement throws(Refusal) in
-            judgement.token = request.rawTarget
+        var result = CheckResult.of { result throws(Refusal) in
+            result.token = request.rawTarget
             try Self.check(request)
             try Self.checkOwner(request)
         }
-        guard judgement.status == 200 else { return judgement }
+        guard result.status == 200 else { return result }
         var channel = channels[request.rawTarget] ?? Channel()
         if channel.refusedAt.adding(milliseconds: Self.hour) > now {
-            judgement.refuse(channel.refusal, "Dropped", "sent to again within the hour")
+            result.refuse(channel.refusal, "Dropped", "sent to again within the hour")
         } else if let state = request.queryValue("state") {
-            judge(state, &judgement)
+            check(state, &result)
         }
-        if judgement.status == 200, !isAuthenticated {
+        if result.status == 200, !isAuthenticated {
             if channel.dayBegan.adding(milliseconds: Self.day) <= now {
                 channel.dayBegan = now
                 channel.sentToday = 0
             }
             channel.sentToday += 1
             if channel.sentToday > Self.dailyLimit {
-                judgement.refuse(406, "Dropped", "more than \(Self.dailyLimit) today")
+                result.refuse(406, "Dropped", "more than \(Self.dailyLimit) today")
             }
         }
         if channels.count >= Self.maximumChannels { channels = [:] }
         channels[request.rawTarget] = channel
-        return judgement
+        return result
     }
 
     /// Records the final answer to the channel, by the checks or by a rule.
@@ -62,15 +62,15 @@ struct MPNSChecker: Sendable {
         channels[channel]?.refusal = status
     }
 
-    private func judge(_ state: String, _ judgement: inout CheckResult) {
+    private func check(_ state: String, _ result: inout CheckResult) {
         switch state {
-        case "queuefull": judgement.reason = "QueueFull"
-        case "suppressed": judgement.reason = "Suppressed"
-        case "expired": judgement.refuse(404, "Dropped")
-        case "throttled": judgement.refuse(406, "Dropped")
-        case "inactive": judgement.refuse(412, "Dropped")
-        case "unavailable": judgement.refuse(503, nil)
-        case _: judgement.refuse(400, nil, "the channel's URI names no state")
+        case "queuefull": result.reason = "QueueFull"
+        case "suppressed": result.reason = "Suppressed"
+        case "expired": result.refuse(404, "Dropped")
+        case "throttled": result.refuse(406, "Dropped")
+        case "inactive": result.refuse(412, "Dropped")
+        case "unavailable": result.refuse(503, nil)
+        case _: result.refuse(400, nil, "the channel's URI names no state")
         }
     }
 

@@ -103,9 +103,9 @@ struct WNSChecker: Sendable {
 
     /// Checks a request to a channel URI. A channel whose URI has `owner=<client id>` belongs to that app
     /// alone, and is a phone's if its path has `/phone/`.
-    func judge(_ request: HTTPServerRequest, now: Int64) -> CheckResult {
-        CheckResult.of { judgement throws(Refusal) in
-            judgement.token = request.rawTarget
+    func check(_ request: HTTPServerRequest, now: Int64) -> CheckResult {
+        CheckResult.of { result throws(Refusal) in
+            result.token = request.rawTarget
             guard request.method == .post else {
                 throw Refusal(405, nil, "only POST sends a notification")
             }

@@ -182,7 +182,7 @@ package struct FieldStore: Sendable {
     /// Stores the types in the transaction of one save.
     ///
     /// - Throws: `FieldMismatch` if another save stored another type.
-    static func learn(_ new: NewFields, _ transaction: PostgresTransaction) async throws {
+    static func insertTypes(_ new: NewFields, _ transaction: PostgresTransaction) async throws {
         guard !new.fields.isEmpty else { return }
         let results = try await transaction.pipeline(statements(learning: new.decided))
         let types = Dictionary(

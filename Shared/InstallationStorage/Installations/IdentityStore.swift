@@ -33,7 +33,7 @@ package struct IdentityStore: Sendable {
             guard let row = rows.first else {
                 throw StorageError(.corrupt, "an identity was not stored")
             }
-            if let fields { try await FieldStore.learn(fields, transaction) }
+            if let fields { try await FieldStore.insertTypes(fields, transaction) }
             return try Self.identity(row)
         }
         if let fields { fieldTypes.learned(fields) }
@@ -113,7 +113,7 @@ package struct IdentityStore: Sendable {
             guard let row = stored.first else {
                 throw StorageError(.corrupt, "an identity went away under its lock")
             }
-            if let fields { try await FieldStore.learn(fields, transaction) }
+            if let fields { try await FieldStore.insertTypes(fields, transaction) }
             return .changed(try Self.identity(row))
         }
         if case .changed = changed, let fields { fieldTypes.learned(fields) }

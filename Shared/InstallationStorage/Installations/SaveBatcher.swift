@@ -29,7 +29,7 @@ final class SaveBatcher: Sendable {
     }
 
     /// A queue of saves for batches.
-    private struct Line {
+    private struct Queue {
         let maximumBatch: Int
         let maximumConcurrent: Int
         /// The saves that must wait before another batch starts beside a running one.
@@ -42,12 +42,12 @@ final class SaveBatcher: Sendable {
         }
     }
 
-    private enum LineName: Int { case plain, slow }
+    private enum QueueKey: Int { case plain, slow }
 
     private let lock = Lock()
     nonisolated(unsafe) private var lines = [
-        Line(maximumBatch: 64, maximumConcurrent: 2, worthABatch: 32),
-        Line(maximumBatch: 1, maximumConcurrent: 1, worthABatch: 1),
+        Queue(maximumBatch: 64, maximumConcurrent: 2, worthABatch: 32),
+        Queue(maximumBatch: 1, maximumConcurrent: 1, worthABatch: 1),
     ]
     private let database: Database
     private let types: FieldTypeCache
@@ -69,7 +69,7 @@ final class SaveBatcher: Sendable {
 
     private func add(_ waiting: Waiting) {
         let isSlow = waiting.save.condition != nil || waiting.save.hasToWait
-        let name = isSlow ? LineName.slow : .plain
+        let name = isSlow ? QueueKey.slow : .plain
         let (isRefused, starts) = lock.withLock {
             guard unsafe lines[name.rawValue].waiting.count < Self.maximumWaiting else {
                 return (true, false)
@@ -91,7 +91,7 @@ final class SaveBatcher: Sendable {
         }
     }
 
-    private func next(in name: LineName) -> [Waiting]? {
+    private func next(in name: QueueKey) -> [Waiting]? {
         lock.withLock {
             let (waiting, limit) = unsafe (
                 lines[name.rawValue].waiting.count, lines[name.rawValue].maximumBatch
@@ -107,7 +107,7 @@ final class SaveBatcher: Sendable {
         }
     }
 
-    private func run(_ batch: [Waiting], of name: LineName) async {
+    private func run(_ batch: [Waiting], of name: QueueKey) async {
         var turns = [batch]
         // With a condition the row must not change after it was tested.
         var locksRows = name == .slow
@@ -145,9 +145,9 @@ final class SaveBatcher: Sendable {
                     add(waiting)
                     continue
                 }
-                guard turn.count > 1, Self.mayBeOneOfThem(error) else {
-                    let told = Self.told(error, of: name)
-                    for waiting in turn { waiting.answer.resume(throwing: told) }
+                guard turn.count > 1, Self.mayBeCausedByOne(error) else {
+                    let failure = Self.failure(error, of: name)
+                    for waiting in turn { waiting.answer.resume(throwing: failure) }
                     continue
                 }
                 if Self.isWaitForOne(error) {
@@ -160,7 +160,7 @@ final class SaveBatcher: Sendable {
         }
     }
 
-    private func settle(_ batch: [Waiting], _ outcomes: [SaveOutcome], in name: LineName) {
+    private func settle(_ batch: [Waiting], _ outcomes: [SaveOutcome], in name: QueueKey) {
         var back: [Waiting] = []
         for (var waiting, outcome) in zip(batch, outcomes) {
             switch outcome {
@@ -190,7 +190,7 @@ final class SaveBatcher: Sendable {
 
     /// Whether the others might succeed without one of them. Not if the connection failed: what was
     /// sent may have been committed, and must not happen twice.
-    private static func mayBeOneOfThem(_ error: any Error) -> Bool {
+    private static func mayBeCausedByOne(_ error: any Error) -> Bool {
         guard let error = error as? StorageError else { return false }
         guard let sqlState = error.sqlState else { return !error.isRetryable }
         return !["08", "53", "57P"].contains { sqlState.hasPrefix($0) }
@@ -202,7 +202,7 @@ final class SaveBatcher: Sendable {
         ["55P03", "57014"].contains((error as? StorageError)?.sqlState ?? "")
     }
 
-    private static func told(_ error: any Error, of name: LineName) -> any Error {
+    private static func failure(_ error: any Error, of name: QueueKey) -> any Error {
         guard name == .slow, (error as? StorageError)?.sqlState == "57014" else {
             return error
         }

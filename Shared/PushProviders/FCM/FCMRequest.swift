@@ -153,21 +153,21 @@ enum FCMRequest {
                 problem: "is the push's audience to say"
             )
         }
-        if request.includesPushID { tell(pushID, in: &message) }
+        if request.includesPushID { addPushID(pushID, in: &message) }
         return try finish(message, request, pushID, field: "native.fcm.message")
     }
 
     /// Adds the push's id to the data that an app gets: Android's own replaces the message's.
-    private static func tell(_ pushID: String, in message: inout JSONObject) {
-        func told(_ data: JSONValue?) -> JSONValue? {
+    private static func addPushID(_ pushID: String, in message: inout JSONObject) {
+        func withPushID(_ data: JSONValue?) -> JSONValue? {
             if let data, !data.isNull, data.object == nil { return data }
             var object = data?.object ?? JSONObject()
             object[PushRequest.pushIDKey] = .string(pushID)
             return .object(object)
         }
-        message["data"] = told(message["data"])
+        message["data"] = withPushID(message["data"])
         guard var android = message["android"]?.object, let own = android["data"] else { return }
-        android["data"] = told(own)
+        android["data"] = withPushID(own)
         message["android"] = .object(android)
     }
 
@@ -240,18 +240,18 @@ enum FCMRequest {
         var bytes = counted.compactMap { $0 }.reduce(0) { $0 + leafBytes($1) }
         let statesTimeToLive = android["ttl"] != nil || message["ttl"] != nil
         if request.isNowOrNever, !statesTimeToLive { android["ttl"] = "0s" }
-        let tellsTime = request.sdk == .parse && field == "data"
-        if tellsTime { bytes += Self.timeBytes }
+        let includesTime = request.sdk == .parse && field == "data"
+        if includesTime { bytes += Self.timeBytes }
         return PayloadDraft(
             payload: splice(
                 message,
                 android,
                 topic: request.topicName,
-                tellsTime: tellsTime,
+                includesTime: includesTime,
                 needsTimeToLive: request.expiration != nil && !request.isNowOrNever
                     && !statesTimeToLive,
                 // Parse's SDK recognises repeated pushes by their ids.
-                repeatOverwrites: isNotification || tellsTime
+                repeatOverwrites: isNotification || includesTime
             ),
             measure: .texts(bytes),
             limit: limit(of: request)
@@ -299,7 +299,7 @@ enum FCMRequest {
         _ message: JSONObject,
         _ android: JSONObject,
         topic: String?,
-        tellsTime: Bool,
+        includesTime: Bool,
         needsTimeToLive: Bool,
         repeatOverwrites: Bool
     ) -> RenderedPayload {
@@ -317,7 +317,7 @@ enum FCMRequest {
             writeJSONString(key, into: &body)
             body.append(UInt8(ascii: ":"))
             value.write(into: &body)
-            guard tellsTime, key == "data" else { continue }
+            guard includesTime, key == "data" else { continue }
             body.removeLast()
             body.append(contentsOf: #","time":"#.utf8)
             points.append(.init(offset: body.count, splice: .time))

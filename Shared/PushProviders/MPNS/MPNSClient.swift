@@ -68,7 +68,7 @@ final class MPNSClient: ProviderClient, @unchecked Sendable {
         if queue.count == 0 { close() }
     }
 
-    private func start(_ delivery: Delivery) {
+    private func start(_ delivery: QueuedNotification) {
         guard !isClosed else {
             return queue.finish(delivery, ProviderAnswer(.notSent, reason: "closed"))
         }

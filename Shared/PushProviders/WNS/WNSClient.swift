@@ -62,7 +62,7 @@ final class WNSClient: ProviderClient, @unchecked Sendable {
     /// Does nothing: the connections are not this client's.
     func closeAfterLastDelivery() {}
 
-    private func start(_ delivery: Delivery) {
+    private func start(_ delivery: QueuedNotification) {
         guard !isClosed else {
             return queue.finish(delivery, ProviderAnswer(.notSent, reason: "closed"))
         }
@@ -85,7 +85,7 @@ final class WNSClient: ProviderClient, @unchecked Sendable {
         }
     }
 
-    private func send(_ delivery: Delivery, _ bearer: String) {
+    private func send(_ delivery: QueuedNotification, _ bearer: String) {
         let request = WNSRequest.make(
             delivery.notification,
             bearer: bearer,
@@ -109,7 +109,7 @@ final class WNSClient: ProviderClient, @unchecked Sendable {
     }
 
     private func finished(
-        _ delivery: Delivery,
+        _ delivery: QueuedNotification,
         _ classified: WNSAnswer,
         _ bearer: String,
         mayRepeat: Bool

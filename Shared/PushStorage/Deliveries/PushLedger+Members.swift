@@ -70,8 +70,8 @@ extension PushLedger {
         let checkpoint: ShardCheckpoint
         let records: [DeliveryRecord]
         let chunks: [DeliveryChunk]
-        let after: ShardBooks
-        var change: BooksChange
+        let after: ShardLedger
+        var change: LedgerChange
     }
 
     /// - Returns: `nil` if just this checkpoint has ended the shard already.
@@ -92,7 +92,7 @@ extension PushLedger {
         var books = held.books
         books.record(records.count)
         if checkpoint.isFinished { books.finish() }
-        var change = BooksChange(records)
+        var change = LedgerChange(records)
         change.moved(from: held.books, to: books)
         return Part(
             shard: shard,
@@ -128,7 +128,7 @@ extension PushLedger {
     }
 
     struct Held {
-        let books: ShardBooks
+        let books: ShardLedger
         let cursor: String?
         let isCancelled: Bool
         /// The table that the rows go to: the partition of the push's day, which saves a tenth of the
@@ -161,7 +161,7 @@ extension PushLedger {
         guard !results[0].isEmpty, let row = results[1].first else {
             throw StorageError.sessionLost
         }
-        let books = ShardBooks(
+        let books = ShardLedger(
             expected: try row.integer("expected"),
             recorded: try row.integer("recorded"),
             cancelled: try row.integer("cancelled"),
@@ -183,7 +183,7 @@ extension PushLedger {
         )
     }
 
-    private static let booksSQL = PushBooks.change(
+    private static let booksSQL = LedgerSQL.change(
         [
             .targeted: "$2", .pending: "$3", .delivered: "$4", .failed: "$5", .expired: "$6",
             .suppressed: "$7", .inDoubt: "$8", .invalidTokens: "$9", .openShards: "$10",
@@ -202,12 +202,12 @@ extension PushLedger {
         _ transaction: PostgresTransaction
     ) async throws -> [String: PushStatus] {
         guard !parts.isEmpty else { return [:] }
-        var changes: [String: BooksChange] = [:]
-        for part in parts { changes[part.shard.pushID, default: BooksChange([])].add(part.change) }
+        var changes: [String: LedgerChange] = [:]
+        for part in parts { changes[part.shard.pushID, default: LedgerChange([])].add(part.change) }
         let ids = changes.keys.sorted()
         var statements = parts.flatMap { part in part.chunks.map { $0.insertion(of: part.shard) } }
         statements += parts.map(cursor)
-        statements += ids.map { counters(of: $0, changes[$0] ?? BooksChange([])) }
+        statements += ids.map { counters(of: $0, changes[$0] ?? LedgerChange([])) }
         let results = try await transaction.pipeline(statements)
         var statuses: [String: PushStatus] = [:]
         for (id, result) in zip(ids, results.suffix(ids.count)) {
@@ -236,7 +236,7 @@ extension PushLedger {
 
     private static func counters(
         of pushID: String,
-        _ change: BooksChange
+        _ change: LedgerChange
     ) -> (sql: String, parameters: [PostgresValue]) {
         (
             "UPDATE pushes p SET \(booksSQL) WHERE p.id = $1 RETURNING p.status",
@@ -272,7 +272,7 @@ extension PushLedger {
                 FROM open o WHERE s.push_id = o.push_id AND s.shard = o.shard
                 RETURNING s.cancelled
             )
-            UPDATE pushes p SET \(PushBooks.change([
+            UPDATE pushes p SET \(LedgerSQL.change([
                 .pending: "-e.members", .suppressed: "e.members", .openShards: "-e.shards",
             ]))
             FROM (SELECT coalesce(sum(cancelled), 0) AS members, count(*) AS shards FROM ended) e
@@ -307,7 +307,7 @@ extension PushLedger {
 }
 
 /// The change of a push's ledger by some records.
-struct BooksChange: Equatable {
+struct LedgerChange: Equatable {
     private(set) var ledger = Ledger()
     private(set) var failures = FailureTally()
     private(set) var closedShards = 0
@@ -331,7 +331,7 @@ struct BooksChange: Equatable {
         }
     }
 
-    mutating func add(_ other: BooksChange) {
+    mutating func add(_ other: LedgerChange) {
         for outcome in Outcome.allCases { ledger[outcome] += other.ledger[outcome] }
         ledger.targeted += other.ledger.targeted
         ledger.pending += other.ledger.pending
@@ -341,7 +341,7 @@ struct BooksChange: Equatable {
     }
 
     /// Adds the change of the members without a row.
-    mutating func moved(from before: ShardBooks, to after: ShardBooks) {
+    mutating func moved(from before: ShardLedger, to after: ShardLedger) {
         ledger.targeted += after.expected - before.expected
         ledger.pending += after.unrecorded - before.unrecorded
         ledger.suppressed += after.cancelled - before.cancelled

@@ -38,7 +38,7 @@ extension PushLedger {
         "SELECT provider, reason, count FROM failures WHERE push_id = p.id"
     )
 
-    private static let settledSQL = PushBooks.change(
+    private static let settledSQL = LedgerSQL.change(
         [
             .pending: "-c.settled", .delivered: "c.delivered", .failed: "c.failed",
             .expired: "c.expired", .suppressed: "c.suppressed", .inDoubt: "c.in_doubt",

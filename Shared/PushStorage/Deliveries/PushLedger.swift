@@ -36,11 +36,11 @@ package struct PushLedger: Sendable {
         let written = try await fewDevices.write(session: session, pushes)
         return entries.map { entry in
             switch entry {
-            case .row(let record): keys.contains(record.delivery.key) ? .written : .anothers
-            case .members: standings.popFirst() ?? .anothers
+            case .row(let record): keys.contains(record.delivery.key) ? .written : .notOwned
+            case .members: standings.popFirst() ?? .notOwned
             case .push(let push):
                 written.erased.contains(push.push.id)
-                    ? .erased : written.ids.contains(push.push.id) ? .written : .anothers
+                    ? .erased : written.ids.contains(push.push.id) ? .written : .notOwned
             }
         }
     }
@@ -66,7 +66,7 @@ package enum LedgerResult: Sendable, Equatable {
     /// owner suppresses and reports the rest.
     case cancelled
     /// Another session owned it, or it was stored already: nothing was changed.
-    case anothers
+    case notOwned
     /// It names a subject that was erased in the meantime: nothing of it is stored.
     case erased
 }

@@ -69,7 +69,7 @@ package struct SessionStore: Sendable {
     /// - Returns: How many sessions ended, and how many deliveries were released.
     package func reap() async throws -> (sessions: Int, deliveries: Int) {
         let ended = try await endExpired()
-        let released = try await release(Array(Set(ended + orphaners())))
+        let released = try await release(Array(Set(ended + sessionsWithOrphans())))
         return (ended.count, released.deliveries)
     }
 
@@ -104,7 +104,7 @@ package struct SessionStore: Sendable {
     /// Returns sessions that own something although they do not exist: the process that ended them
     /// stopped before it had released everything, or was of a version that knew less of what a session
     /// may own.
-    package func orphaners() async throws -> [Int] {
+    package func sessionsWithOrphans() async throws -> [Int] {
         // Each step is one index lookup, however much an owner has.
         let owners = ["deliveries", "shards", "pushes"].map { table in
             let column = table == "pushes" ? "planner" : "owner"

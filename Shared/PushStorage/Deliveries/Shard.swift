@@ -126,7 +126,7 @@ package struct ShardCheckpoint: Sendable {
 }
 
 /// The counters of one shard. Pure: no clock, no I/O.
-struct ShardBooks: Equatable, Sendable {
+struct ShardLedger: Equatable, Sendable {
     /// Members, in all.
     private(set) var expected: Int
     /// The members that have a row.

@@ -59,14 +59,14 @@ package struct ShardStore: Sendable {
                     ended.append((pushID, try row.integer("shard")))
                 }
             }
-            if !ended.isEmpty { try await Self.letGo(ended, session: session, transaction) }
+            if !ended.isEmpty { try await Self.release(ended, session: session, transaction) }
             return claimed
         }
     }
 
     /// Releases shards that were just claimed and have ended with their push: no task works on them,
     /// and `AppStore.delete`, which waits until nothing is sent, would wait for the session.
-    private static func letGo(
+    private static func release(
         _ shards: [(pushID: String, shard: Int)],
         session: Int,
         _ transaction: PostgresTransaction
@@ -170,7 +170,7 @@ package struct ShardStore: Sendable {
     package func releaseAll(
         session: Int,
         lane: Lane = .broadcast,
-        but known: [ClaimedShard]
+        except known: [ClaimedShard]
     ) async throws -> Int {
         try await database.execute(
             """
@@ -298,7 +298,7 @@ extension ShardStore {
                 let selectors = push.request.audience.selectors
             else {
                 // Left alone they would stay ahead of all others for ever.
-                _ = try await PushBooks.fail(
+                _ = try await LedgerSQL.fail(
                     id,
                     error: "its request cannot be read",
                     from: PushStatus.unfinished,

@@ -25,10 +25,10 @@ enum ChosenShards {
         _ start: PageStart,
         size: Int,
         _ zones: ZoneTimes?,
-        looksAt most: Int?,
+        pageSize most: Int?,
         _ transaction: PostgresTransaction
     ) async throws -> AudiencePage {
-        if selectors.selectsNobody { return AudiencePage() }
+        if selectors.selectsNothing { return AudiencePage() }
         _ = try await transaction.execute(ConditionPlan.sql)
         let limit = max(1, min(size * AudiencePage.shardsAtOnce, most ?? .max))
         var choice = Choice(

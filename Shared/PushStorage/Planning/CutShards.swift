@@ -14,10 +14,10 @@ enum CutShards {
         _ start: PageStart,
         size: Int,
         _ zones: ZoneTimes?,
-        looksAt most: Int?,
+        pageSize most: Int?,
         _ transaction: PostgresTransaction
     ) async throws -> AudiencePage {
-        if selectors.selectsNobody { return AudiencePage() }
+        if selectors.selectsNothing { return AudiencePage() }
         try await IndexPlan.require(transaction)
         var start = start
         if let most {

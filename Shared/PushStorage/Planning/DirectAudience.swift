@@ -95,7 +95,7 @@ struct DirectAudience {
         case .tokens(let list): return list.count
         case .topic: return 0
         case .installations(let selectors):
-            if selectors.selectsNobody { return 0 }
+            if selectors.selectsNothing { return 0 }
             guard selectors.identities != nil else { return selectors.installations?.count ?? 0 }
             return members.flatMap { $0 <= MemberCounts.limit ? $0 : nil }
         }
@@ -154,7 +154,7 @@ struct DirectAudience {
         // The topic's subscribers are one delivery, and the other devices a broadcast.
         case .topic: return false
         case .installations(let selectors):
-            if selectors.selectsNobody { return true }
+            if selectors.selectsNothing { return true }
             switch Self.names(of: push, beside: identities) {
             case .installations(let names): installations += names
             case .identities(let names): self.identities += names

@@ -45,7 +45,7 @@ enum DirectRows {
         guard !pushIDs.isEmpty else { return (deliveries, members) }
         _ = try await transaction.execute(
             """
-            UPDATE pushes p SET \(PushBooks.plannedAtOnce("i.count"))
+            UPDATE pushes p SET \(LedgerSQL.plannedAtOnce("i.count"))
             FROM unnest($1::uuid[], $2::bigint[]) AS i(id, count) WHERE p.id = i.id
             """,
             [.uuidArray(pushIDs), .integerArray(pushIDs.map { counts[$0] ?? 0 })]
@@ -154,7 +154,11 @@ enum DirectRows {
         var parameters = Self.parameters(of: tokens, owner: owner)
         var times = RowTimes(zones, zone: "NULL::text", &parameters)
         if let spread {
-            times.lay(over: spread, at: "(w.place - 1)::float8 / \(tokens.count)", &parameters)
+            times.spreadDueTimes(
+                over: spread,
+                at: "(w.place - 1)::float8 / \(tokens.count)",
+                &parameters
+            )
         }
         let sql = """
             INSERT INTO deliveries AS d (\(columns))

@@ -188,7 +188,7 @@ extension FewDevicesStore {
                     i.created_at, now(), CASE WHEN i.pending = 0 THEN now() END
                 FROM \(own.source(as: "i"))
                 WHERE \(isFree)
-                ON CONFLICT (id) DO UPDATE SET \(PushBooks.sentAtOnce), planned_until = now(),
+                ON CONFLICT (id) DO UPDATE SET \(LedgerSQL.sentAtOnce), planned_until = now(),
                     created_at = excluded.created_at, accepted_at = pushes.created_at,
                     deliveries = excluded.deliveries, updated_at = now()
                 WHERE pushes.planned_until IS NULL
@@ -212,12 +212,12 @@ extension FewDevicesStore {
 /// A push as it is written, with the change of its ledger.
 private struct WrittenPush {
     let sent: SentPush
-    let books: BooksChange
+    let books: LedgerChange
     let isPacked: Bool
 
     init(_ sent: SentPush) {
         self.sent = sent
-        books = BooksChange(sent.deliveries)
+        books = LedgerChange(sent.deliveries)
         isPacked = PushLedger.form(of: sent) == .packed
     }
 

@@ -171,7 +171,7 @@ struct BatchAudience {
     init(_ pushes: [NewPush]) {
         for (place, push) in pushes.enumerated() {
             guard case .installations(let selectors) = push.request.audience,
-                !selectors.selectsNobody
+                !selectors.selectsNothing
             else { continue }
             installations.add(selectors.installations ?? [], of: push, at: place)
             identities.add(selectors.identities ?? [], of: push, at: place)

@@ -150,14 +150,14 @@ extension IntakeStore {
         // A push that HTTP accepted has its row already, in the state `queued`.
         let records = try await transaction.execute(
             """
-            INSERT INTO pushes (\(columns.names), \(PushBooks.arrivalColumns), schedule_id,
+            INSERT INTO pushes (\(columns.names), \(LedgerSQL.arrivalColumns), schedule_id,
                 planned_until, created_at, updated_at)
             SELECT \(columns.names(of: "i")),
-                \(PushBooks.arrival(expected: "i.expected", releaseAt: "i.release_at")),
+                \(LedgerSQL.arrival(expected: "i.expected", releaseAt: "i.release_at")),
                 CASE WHEN i.release_at IS NOT NULL THEN nextval('pushes_schedule_id') END, now(),
                 date_trunc('milliseconds', now()), now()
             FROM \(source.source(as: "i"))
-            ON CONFLICT (id) DO UPDATE SET \(PushBooks.arrivalOfQueued), planned_until = now(),
+            ON CONFLICT (id) DO UPDATE SET \(LedgerSQL.arrivalOfQueued), planned_until = now(),
                 lane = excluded.lane, is_conditional = excluded.is_conditional,
                 updated_at = now()
             WHERE pushes.status = \(PushStatus.queued.sql)

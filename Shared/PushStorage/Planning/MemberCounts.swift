@@ -44,7 +44,7 @@ extension MemberCounts {
         var named: [(push: NewPush, identities: [String])] = []
         for push in pushes {
             guard case .installations(let selectors) = push.request.audience,
-                let identities = selectors.identities, !selectors.selectsNobody,
+                let identities = selectors.identities, !selectors.selectsNothing,
                 identities.count <= identityLimit
             else { continue }
             named.append((push, identities))

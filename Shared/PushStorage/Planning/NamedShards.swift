@@ -43,7 +43,7 @@ enum NamedShards {
         let pushIDs = audience.chosen.sorted()
         _ = try await transaction.execute(
             """
-            UPDATE pushes p SET \(PushBooks.planned(members: "i.members", shards: "i.shards", isLast: "true"))
+            UPDATE pushes p SET \(LedgerSQL.planned(members: "i.members", shards: "i.shards", isLast: "true"))
             FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS i(id, members, shards)
             WHERE p.id = i.id
             """,

@@ -12,14 +12,14 @@ extension PlanningStore {
     ///     condition may count as having one.
     ///   - session: The session that claims it.
     ///   - turns: The number of each app's last turn, if it had one.
-    ///   - resting: Pushes that are in backoff.
+    ///   - backingOff: Pushes that are in backoff.
     /// - Returns: `nil` if there is none.
     /// - Throws: `StorageError` of kind `sessionLost`.
     package func claim(
         _ kind: AudienceKind? = nil,
         session: Int,
         turns: [String: Int] = [:],
-        but resting: [String] = []
+        except backingOff: [String] = []
     ) async throws -> PlanningPush? {
         let turns = Array(turns)
         return try await database.transaction { transaction in
@@ -29,7 +29,7 @@ extension PlanningStore {
                 [
                     .integer(session), kind.map { .boolean($0 == .conditional) } ?? .null,
                     .textArray(turns.map(\.key)), .integerArray(turns.map(\.value)),
-                    .uuidArray(resting),
+                    .uuidArray(backingOff),
                 ]
             )
             guard let row = claimed.first else { return nil }
@@ -38,7 +38,7 @@ extension PlanningStore {
             } catch let error as StorageError where error.kind == .corrupt {
                 // Left alone it would stay ahead of all others for ever.
                 let id = try row.uuid("id")
-                _ = try await PushBooks.fail(id, error: error.description, transaction)
+                _ = try await LedgerSQL.fail(id, error: error.description, transaction)
                 return nil
             }
         }

@@ -30,7 +30,7 @@ extension PlanningStore {
         _ selectors: PushRequest.Selectors,
         of push: PlanningPush
     ) async throws -> [Platform: Int] {
-        if selectors.selectsNobody { return [:] }
+        if selectors.selectsNothing { return [:] }
         var parameters: [PostgresValue] = [.text(push.app), .uuid(push.id)]
         let conditions = try selectors.conditions(&parameters, app: push.app)
         let (sql, arguments) = (
@@ -61,7 +61,7 @@ extension PlanningStore {
     package func finishDryRun(session: Int, pushID: String, result: JSONObject) async throws {
         let changed = try await database.execute(
             """
-            UPDATE pushes SET \(PushBooks.counted), notes = notes || $3::jsonb
+            UPDATE pushes SET \(LedgerSQL.counted), notes = notes || $3::jsonb
             WHERE id = $1 AND planner = $2 AND status = \(PushStatus.planning.sql)
             """,
             [

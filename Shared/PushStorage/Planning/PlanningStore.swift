@@ -32,7 +32,7 @@ package struct PlanningStore: Sendable {
     ///   - pushID: The push.
     ///   - limit: Rows of a page.
     ///   - shardSize: Members of a shard; `nil` for rows only.
-    ///   - looksAt: After a page that took too long: how many of the app's installations a statement
+    ///   - pageSize: After a page that took too long: how many of the app's installations a statement
     ///     reads, whatever it finds there; `nil` for as many as it takes.
     ///   - keepsClaim: Whether the push stays the session's if it is not finished.
     /// - Returns: The result of the page.
@@ -42,7 +42,7 @@ package struct PlanningStore: Sendable {
         pushID: String,
         limit: Int = 5000,
         shardSize: Int? = nil,
-        looksAt: Int? = nil,
+        pageSize: Int? = nil,
         keepsClaim: Bool = true
     ) async throws -> PlannedPage {
         try await database.transaction { transaction in
@@ -59,9 +59,9 @@ package struct PlanningStore: Sendable {
             let start = PageStart(
                 cursor: try row.textOrNil("cursor"),
                 plannedUntil: try row.timestampMicroseconds("planned_until"),
-                limit: max(1, min(limit, looksAt.map { $0 / 100 } ?? limit))
+                limit: max(1, min(limit, pageSize.map { $0 / 100 } ?? limit))
             )
-            let isLarge = try row.integer("lane") > 0 || looksAt != nil
+            let isLarge = try row.integer("lane") > 0 || pageSize != nil
             let zones = try await zoneNames.times(
                 of: push.request,
                 releasedAt: try row.instantOrNil("release_at"),
@@ -81,7 +81,7 @@ package struct PlanningStore: Sendable {
                     topic.selectors,
                     start,
                     zones,
-                    PageSize(shard: shardSize, isLarge: isLarge, looksAt: looksAt),
+                    PageSize(shard: shardSize, isLarge: isLarge, pageSize: pageSize),
                     transaction
                 )
             case .installations(let selectors):
@@ -90,7 +90,7 @@ package struct PlanningStore: Sendable {
                     selectors,
                     start,
                     zones,
-                    PageSize(shard: shardSize, isLarge: isLarge, looksAt: looksAt),
+                    PageSize(shard: shardSize, isLarge: isLarge, pageSize: pageSize),
                     transaction
                 )
             }
@@ -102,7 +102,7 @@ package struct PlanningStore: Sendable {
             let changed = try await transaction.execute(
                 """
                 UPDATE pushes p SET
-                    \(PushBooks.planned(members: "$2", shards: "$5", isLast: "$4")),
+                    \(LedgerSQL.planned(members: "$2", shards: "$5", isLast: "$4")),
                     cursor = coalesce($3, p.cursor),
                     planner = CASE WHEN $4 OR NOT $7 THEN NULL ELSE p.planner END
                 WHERE p.id = $1 AND p.planner = $6 AND p.status = \(PushStatus.planning.sql)
@@ -127,7 +127,7 @@ package struct PlanningStore: Sendable {
     private struct PageSize {
         let shard: Int?
         let isLarge: Bool
-        let looksAt: Int?
+        let pageSize: Int?
     }
 
     /// Writes a page of installations: as shards, chosen or cut, or as rows.
@@ -151,7 +151,7 @@ package struct PlanningStore: Sendable {
                 start,
                 size: max(1, shard),
                 zones,
-                looksAt: size.looksAt,
+                pageSize: size.pageSize,
                 transaction
             )
         }
@@ -162,7 +162,7 @@ package struct PlanningStore: Sendable {
                 start,
                 size: max(1, shard),
                 zones,
-                looksAt: size.looksAt,
+                pageSize: size.pageSize,
                 transaction
             )
         }

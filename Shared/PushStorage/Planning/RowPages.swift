@@ -39,7 +39,7 @@ enum RowPages {
         _ zones: ZoneTimes?,
         _ transaction: PostgresTransaction
     ) async throws -> AudiencePage {
-        if selectors.selectsNobody { return AudiencePage() }
+        if selectors.selectsNothing { return AudiencePage() }
         // The app and the time are parameters, not a join: the page is then read from the primary key,
         // from the cursor on, without sorting all that is left.
         var parameters: [PostgresValue] = [
@@ -64,7 +64,7 @@ enum RowPages {
         var times = RowTimes(zones, zone: "i.time_zone", &parameters)
         var members = "page"
         if let spread = push.request.spreadMilliseconds {
-            times.lay(over: spread, at: "i.place", &parameters)
+            times.spreadDueTimes(over: spread, at: "i.place", &parameters)
             // Each page is spread over the whole time.
             members = """
                 (SELECT page.*, (row_number() OVER (ORDER BY object_id) - 1)::float8

@@ -45,7 +45,7 @@ package struct ScheduleStore: Sendable {
     /// - Parameters:
     ///   - session: The session that owns the deliveries.
     ///   - limit: Pushes of one transaction.
-    ///   - resting: Pushes that are in backoff.
+    ///   - backingOff: Pushes that are in backoff.
     ///   - inPages: Pushes of which nothing is planned at once, because that takes too long.
     /// - Returns: What was released, and what is to be sent at once.
     /// - Throws: `StorageError`, of kind `sessionLost` among others; then nothing was released.
@@ -53,13 +53,13 @@ package struct ScheduleStore: Sendable {
     package func release(
         session: Int,
         limit: Int = 100,
-        but resting: [String] = [],
+        except backingOff: [String] = [],
         inPages: Set<String> = []
     ) async throws -> ReleasedBatch {
         try await database.transaction { transaction in
             try await IndexPlan.require(transaction)
             try await SessionStore.hold(session, transaction)
-            let rows = try await Self.takeDue(limit: max(1, limit), but: resting, transaction)
+            let rows = try await Self.takeDue(limit: max(1, limit), except: backingOff, transaction)
             do {
                 return try await release(
                     rows,
@@ -78,12 +78,12 @@ package struct ScheduleStore: Sendable {
 
     private static func takeDue(
         limit: Int,
-        but resting: [String],
+        except backingOff: [String],
         _ transaction: PostgresTransaction
     ) async throws -> PostgresRows {
         try await transaction.execute(
             """
-            UPDATE pushes p SET \(PushBooks.released)
+            UPDATE pushes p SET \(LedgerSQL.released)
             FROM (SELECT id FROM pushes
                 WHERE is_waiting AND status = \(PushStatus.scheduled.sql) AND release_at <= now()
                     AND id <> ALL ($2::uuid[])
@@ -92,7 +92,7 @@ package struct ScheduleStore: Sendable {
             RETURNING p.id, p.app, p.event_source, p.event_id, p.request, p.release_at,
                 p.expires_at
             """,
-            [.integer(limit), .uuidArray(resting)]
+            [.integer(limit), .uuidArray(backingOff)]
         ).rows
     }
 
@@ -154,7 +154,7 @@ package struct ScheduleStore: Sendable {
 
     /// Returns the time until the next push is to be released, by Postgres' clock; zero if its time has
     /// come, `nil` if there is none.
-    package func untilNextRelease(but resting: [String] = []) async throws -> Duration? {
+    package func untilNextRelease(except backingOff: [String] = []) async throws -> Duration? {
         let row = try await database.execute(
             """
             SELECT extract(epoch FROM min(release_at) - clock_timestamp())::double precision
@@ -162,7 +162,7 @@ package struct ScheduleStore: Sendable {
             FROM pushes WHERE is_waiting AND status = \(PushStatus.scheduled.sql)
                 AND id <> ALL ($1::uuid[])
             """,
-            [.uuidArray(resting)]
+            [.uuidArray(backingOff)]
         ).first
         return try row?.doubleOrNil("seconds").map { .milliseconds(Int64(max(0, $0) * 1000)) }
     }
@@ -216,7 +216,7 @@ package struct ScheduleStore: Sendable {
             )
         } catch let error as StorageError where error.kind == .corrupt {
             let id = try row.uuid("id")
-            _ = try await PushBooks.fail(id, error: error.description, transaction)
+            _ = try await LedgerSQL.fail(id, error: error.description, transaction)
             return nil
         }
     }

@@ -15,7 +15,9 @@ extension CutShards {
         size: Int,
         _ transaction: PostgresTransaction
     ) async throws -> Bool {
-        guard push.request.spreadMilliseconds != nil, !selectors.selectsNobody else { return false }
+        guard push.request.spreadMilliseconds != nil, !selectors.selectsNothing else {
+            return false
+        }
         try await IndexPlan.require(transaction)
         if let channels = selectors.channels, try await isSparse(channels, size, transaction) {
             return true

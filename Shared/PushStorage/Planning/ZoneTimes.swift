@@ -85,7 +85,7 @@ struct RowTimes {
     ///   - milliseconds: The length of that time.
     ///   - place: A row's place in it, as SQL: 0 is its beginning, 1 its end.
     ///   - parameters: The parameters of the statement, to which one is appended.
-    mutating func lay(
+    mutating func spreadDueTimes(
         over milliseconds: Int,
         at place: String,
         _ parameters: inout [PostgresValue]

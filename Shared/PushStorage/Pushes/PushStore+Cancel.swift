@@ -13,21 +13,23 @@ extension PushStore {
     /// - Returns: The push as it is now: cancelled, unless it had ended before; `nil` if no push has
     ///   that id.
     package func cancel(_ pushID: String) async throws -> StoredPush? {
-        if let day = try await end(pushID, untold: false) { try await makeRowsDue(of: pushID, day) }
+        if let day = try await end(pushID, withoutOutcomes: false) {
+            try await makeRowsDue(of: pushID, day)
+        }
         return try await find(pushID)
     }
 
     /// Cancels a push of an app that is being deleted: waiting deliveries are suppressed here, and
     /// nothing of it goes to `push.outcomes`.
     package func cancelWithoutOutcomes(_ pushID: String) async throws {
-        if let day = try await end(pushID, untold: true) {
+        if let day = try await end(pushID, withoutOutcomes: true) {
             try await suppressRows(of: pushID, day)
         }
     }
 
     /// - Returns: The day of its rows; `nil` if it had ended before. The day is also returned for a
     ///   push that was cancelled before: that call may have stopped in the middle.
-    private func end(_ pushID: String, untold: Bool) async throws -> String? {
+    private func end(_ pushID: String, withoutOutcomes: Bool) async throws -> String? {
         guard PushIdentity.isUUID(pushID) else { return nil }
         return try await database.transaction { transaction in
             try await IndexPlan.require(transaction)
@@ -35,14 +37,14 @@ extension PushStore {
             _ = try await transaction.execute(Self.makeShardsDue(waits: true), [.uuid(pushID)])
             let changed = try await transaction.execute(
                 """
-                UPDATE pushes SET \(PushBooks.cancelled)
+                UPDATE pushes SET \(LedgerSQL.cancelled)
                 WHERE id = $1 AND status IN \(PushStatus.sql { !$0.isFinal || $0 == .cancelled })
                 RETURNING (created_at AT TIME ZONE 'UTC')::date::text AS day
                 """,
                 [.uuid(pushID)]
             )
             guard let row = changed.first else { return String?.none }
-            if untold {
+            if withoutOutcomes {
                 try await PushLedger.endUnfinished(of: pushID, transaction)
             } else {
                 // Shards that were planned in the meantime. No transaction waits for a shard while it
@@ -78,14 +80,14 @@ extension PushStore {
             last = try await database.transaction { transaction in
                 try await IndexPlan.require(transaction)
                 return try await transaction.execute(
-                    Self.hastenSQL,
+                    Self.makeDueSQL,
                     [.uuid(pushID), .text(day), .text(start), .integer(Self.rowsAtOnce)]
                 ).first?.textOrNil("last")
             }
         }
     }
 
-    private static let hastenSQL = """
+    private static let makeDueSQL = """
         WITH page AS (
             SELECT target FROM deliveries
             WHERE day = $2::date AND push_id = $1 AND target > $3 AND state = \(DeliveryState.pending.sql)
@@ -133,7 +135,7 @@ extension PushStore {
             RETURNING 1
         ), books AS (
             UPDATE pushes p SET
-                \(PushBooks.change([.pending: "-e.count", .suppressed: "e.count"]))
+                \(LedgerSQL.change([.pending: "-e.count", .suppressed: "e.count"]))
             FROM (SELECT count(*) AS count FROM ended) e WHERE p.id = $1 AND e.count > 0
         )
         SELECT max(target) AS last FROM page

@@ -33,7 +33,7 @@ extension PushStore {
     package func cancelScheduled(app: String, scheduleID: Int) async throws -> Bool {
         try await database.execute(
             """
-            UPDATE pushes SET \(PushBooks.cancelled)
+            UPDATE pushes SET \(LedgerSQL.cancelled)
             WHERE schedule_id = $1 AND app = $2 AND is_waiting
             """,
             [.integer(scheduleID), .text(app)]

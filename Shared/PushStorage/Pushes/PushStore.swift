@@ -298,7 +298,7 @@ package struct PushStore: Sendable {
                 """,
                 [.uuid(id)]
             )
-            let failed = try await PushBooks.fail(id, error: error, planner: planner, transaction)
+            let failed = try await LedgerSQL.fail(id, error: error, planner: planner, transaction)
             guard let day = failed else { return String?.none }
             try await PushLedger.endUnfinished(of: id, transaction)
             _ = try await transaction.execute(

@@ -100,7 +100,7 @@ package struct CredentialStore: Sendable {
                     .boolean(credential.isDefault),
                 ]
             )
-            try await tell(credential.app, transaction)
+            try await notifyCredentialsChanged(credential.app, transaction)
             return try kept.first.map(Self.credential) ?? credential
         }
     }
@@ -122,7 +122,7 @@ package struct CredentialStore: Sendable {
                 """,
                 [.text(app), .text(platform.rawValue), .text(name)]
             ).affectedRows
-            try await tell(app, transaction)
+            try await notifyCredentialsChanged(app, transaction)
             return changed > 0
         }
     }
@@ -145,12 +145,14 @@ package struct CredentialStore: Sendable {
                 """,
                 [.text(app), .text(platform.rawValue)]
             )
-            try await tell(app, transaction)
+            try await notifyCredentialsChanged(app, transaction)
             return gone > 0
         }
     }
 
-    private func tell(_ app: String, _ transaction: PostgresTransaction) async throws {
+    private func notifyCredentialsChanged(_ app: String, _ transaction: PostgresTransaction)
+        async throws
+    {
         _ = try await transaction.execute(
             "SELECT pg_notify('\(NotifyChannel.credentials.rawValue)', $1)",
             [.text(app)]

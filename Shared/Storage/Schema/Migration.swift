@@ -33,7 +33,7 @@ package enum SchemaState: Sendable, Equatable {
         }
     }
 
-    static func judge(version: Int, oldestUsable: Int, own: Int) -> SchemaState {
+    static func assess(version: Int, oldestUsable: Int, own: Int) -> SchemaState {
         if oldestUsable > own {
             return .tooNew(
                 SchemaTooNew(

@@ -11,7 +11,7 @@ struct SchemaStore: Sendable {
     private static let statementTimeoutMilliseconds = 100
     private static let maximumStatementTimeoutMilliseconds = 10_000
     /// The time for which a step is retried if its tables are never free.
-    private static let patience: Duration = .seconds(600)
+    private static let timeLimit: Duration = .seconds(600)
     /// The table size from which on an index is built concurrently with writes; below, they wait for some
     /// milliseconds.
     private static let largeTableBytes = 1 << 20
@@ -29,7 +29,7 @@ struct SchemaStore: Sendable {
         guard let row = result.first, let version = try row.integerOrNil("version") else {
             return .missing
         }
-        return .judge(
+        return .assess(
             version: version,
             oldestUsable: try row.integerOrNil("oldest") ?? 0,
             own: Migration.current
@@ -146,7 +146,7 @@ struct SchemaStore: Sendable {
             """
         )
         let version = try rows.first?.integer("version") ?? 0
-        if case .tooNew(let error) = SchemaState.judge(
+        if case .tooNew(let error) = SchemaState.assess(
             version: version,
             oldestUsable: try rows.first?.integer("oldest") ?? 0,
             own: Migration.current
@@ -298,7 +298,7 @@ struct SchemaStore: Sendable {
         _ name: String,
         _ body: (_ statementTimeout: Int) async throws -> Value
     ) async throws -> Value {
-        let end = ContinuousClock.now + Self.patience
+        let end = ContinuousClock.now + Self.timeLimit
         var limit = Self.statementTimeoutMilliseconds
         var pause = Duration.milliseconds(100)
         while true {

@@ -130,7 +130,7 @@ extension AppStore {
         )
         try await database.transaction { transaction in
             _ = try await transaction.execute("DELETE FROM apps WHERE id = $1", [.text(id)])
-            try await Self.tell(id, transaction)
+            try await Self.notifyAppDeleted(id, transaction)
         }
         // Pushes planned by processes that had still seen the app.
         try await deletePushes(of: id, &deletion)
@@ -196,14 +196,16 @@ extension AppStore {
                     [.text(id)]
                 ).affectedRows
             }
-            try await Self.tell(id, transaction)
+            try await Self.notifyAppDeleted(id, transaction)
             return counts
         }
         deletion.configTokens = counts["config_tokens"] ?? 0
         deletion.links = counts["app_links"] ?? 0
     }
 
-    private static func tell(_ id: String, _ transaction: PostgresTransaction) async throws {
+    private static func notifyAppDeleted(_ id: String, _ transaction: PostgresTransaction)
+        async throws
+    {
         _ = try await transaction.execute(
             "SELECT pg_notify('\(NotifyChannel.credentials.rawValue)', $1)",
             [.text(id)]

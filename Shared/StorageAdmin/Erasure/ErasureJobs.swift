@@ -6,7 +6,7 @@ import Storage
 /// The jobs of erasures until they end: the names to find, the cursor, the counts, and the requester. A
 /// repeated call for a subject resumes its job.
 enum ErasureJobs {
-    struct Note {
+    struct Job {
         var names: SubjectNames
         var counts: ErasureCounts
         /// The last push that was processed; `nil`: none was.
@@ -58,7 +58,7 @@ enum ErasureJobs {
 
     /// Locks the job, or creates it. A second caller waits here, and continues with the names that
     /// the first has found.
-    static func open(_ subject: Subject, _ transaction: PostgresTransaction) async throws -> Note {
+    static func open(_ subject: Subject, _ transaction: PostgresTransaction) async throws -> Job {
         let rows = try await transaction.execute(
             """
             INSERT INTO erasure_jobs (app, kind, id, names) VALUES ($1, $2, $3, '{}')
@@ -70,13 +70,13 @@ enum ErasureJobs {
         guard let row = rows.first else {
             throw StorageError(.corrupt, "the job of an erasure was not stored")
         }
-        return try Note(row)
+        return try Job(row)
     }
 
     /// Stores the names that were found, and the requester; a new name restarts the walk. Until `begun` sets the
     /// exact time, rows of the next second count as earlier: they may have met the subject.
     static func keep(
-        _ note: Note,
+        _ note: Job,
         of subject: Subject,
         for entry: AuditEntry,
         _ transaction: PostgresTransaction
@@ -90,7 +90,7 @@ enum ErasureJobs {
             WHERE app = $1 AND kind = $2 AND id = $3
             """,
             key(subject) + [
-                .json(note.names.json), .json(.object(note.counts.json)), .json(wish(entry)),
+                .json(note.names.json), .json(.object(note.counts.json)), .json(requester(entry)),
             ]
         )
     }
@@ -109,26 +109,26 @@ enum ErasureJobs {
     }
 
     /// - Returns: The job, locked; `nil` if another call has finished the erasure.
-    static func lock(_ subject: Subject, _ transaction: PostgresTransaction) async throws -> Note? {
+    static func lock(_ subject: Subject, _ transaction: PostgresTransaction) async throws -> Job? {
         try await transaction.execute(
             """
             SELECT \(columns) FROM erasure_jobs
             WHERE app = $1 AND kind = $2 AND id = $3 FOR UPDATE
             """,
             key(subject)
-        ).first.map(Note.init)
+        ).first.map(Job.init)
     }
 
     /// Reads the job without a lock.
-    static func find(_ subject: Subject, in database: Database) async throws -> Note? {
+    static func find(_ subject: Subject, in database: Database) async throws -> Job? {
         try await database.execute(
             "SELECT \(columns) FROM erasure_jobs WHERE app = $1 AND kind = $2 AND id = $3",
             key(subject)
-        ).first.map(Note.init)
+        ).first.map(Job.init)
     }
 
     static func advance(
-        _ note: Note,
+        _ note: Job,
         of subject: Subject,
         _ transaction: PostgresTransaction
     ) async throws {
@@ -146,14 +146,13 @@ enum ErasureJobs {
     }
 
     /// - Returns: The job; `nil` if another call has closed it.
-    static func close(_ subject: Subject, _ transaction: PostgresTransaction) async throws -> Note?
-    {
+    static func close(_ subject: Subject, _ transaction: PostgresTransaction) async throws -> Job? {
         try await transaction.execute(
             """
             DELETE FROM erasure_jobs WHERE app = $1 AND kind = $2 AND id = $3 RETURNING \(columns)
             """,
             key(subject)
-        ).first.map(Note.init)
+        ).first.map(Job.init)
     }
 
     /// Claims the job that was idle longest for one minute, unless the schema is newer than this program.
@@ -189,7 +188,7 @@ enum ErasureJobs {
     }
 
     /// Returns the requester of an erasure, for the audit if another process finishes it.
-    private static func wish(_ entry: AuditEntry) -> JSONValue {
+    private static func requester(_ entry: AuditEntry) -> JSONValue {
         var object: JSONObject = [
             "actor": .string(entry.actor), "action": .string(entry.action),
             "status": JSONValue(entry.status),

@@ -46,7 +46,7 @@ package struct ErasureReceipt: Equatable, Sendable {
     package var at: Instant
 
     /// Whether no such subject was known.
-    package var isOfNobody: Bool { erased.isNothing && inFlight == 0 }
+    package var isUnknownSubject: Bool { erased.isNothing && inFlight == 0 }
 
     package var json: JSONObject {
         [

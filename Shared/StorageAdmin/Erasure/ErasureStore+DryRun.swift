@@ -71,7 +71,7 @@ extension ErasureStore {
     }
 
     /// The result of a transaction that was rolled back.
-    private struct Undone<Value: Sendable>: Error {
+    private struct RolledBack<Value: Sendable>: Error {
         let value: Value
     }
 
@@ -80,9 +80,9 @@ extension ErasureStore {
     ) async throws -> Value {
         do {
             return try await database.transaction { transaction in
-                throw Undone(value: try await body(transaction))
+                throw RolledBack(value: try await body(transaction))
             }
-        } catch let undone as Undone<Value> {
+        } catch let undone as RolledBack<Value> {
             return undone.value
         }
     }

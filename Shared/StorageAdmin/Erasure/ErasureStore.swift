@@ -40,10 +40,10 @@ package struct ErasureStore: Sendable {
             try await ErasureFence.closeBarrier(of: subject.app, transaction)
         }
         let until = try await ErasureJobs.begun(subject, in: database)
-        return try await goOn(subject, names, until: until, entry, unknown: unknown)
+        return try await resume(subject, names, until: until, entry, unknown: unknown)
     }
 
-    private func goOn(
+    private func resume(
         _ subject: Subject,
         _ names: SubjectNames,
         until: Int64?,
@@ -80,7 +80,7 @@ package struct ErasureStore: Sendable {
         guard let abandoned = try await ErasureJobs.takeAbandoned(in: database) else {
             return false
         }
-        _ = try await goOn(
+        _ = try await resume(
             abandoned.subject,
             abandoned.names,
             until: abandoned.until,
@@ -133,7 +133,7 @@ package struct ErasureStore: Sendable {
     private func portions(
         of subject: Subject,
         _ erase:
-            @escaping @Sendable (inout ErasureJobs.Note, PostgresTransaction) async throws -> Bool
+            @escaping @Sendable (inout ErasureJobs.Job, PostgresTransaction) async throws -> Bool
     ) async throws {
         var isMore = true
         while isMore {
@@ -152,7 +152,7 @@ package struct ErasureStore: Sendable {
     /// - Returns: Whether there are more.
     private func erasePage(
         of subject: Subject,
-        _ note: inout ErasureJobs.Note,
+        _ note: inout ErasureJobs.Job,
         _ transaction: PostgresTransaction
     ) async throws -> Bool {
         let page = try await SubjectSearch.page(
@@ -249,7 +249,7 @@ package struct ErasureStore: Sendable {
             var entry = entry
             entry.detail = receipt.json
             entry.at = receipt.at
-            if let unknown, receipt.isOfNobody { entry.status = unknown }
+            if let unknown, receipt.isUnknownSubject { entry.status = unknown }
             let (sql, parameters) = AuditStore.insertion(of: [entry], key: key)
             _ = try await transaction.execute(sql, parameters)
             return receipt

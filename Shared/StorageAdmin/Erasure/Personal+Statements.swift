@@ -61,7 +61,7 @@ extension Personal {
     /// Deletes all of the rows.
     func delete(
         _ values: PersonalValues,
-        _ note: inout ErasureJobs.Note,
+        _ note: inout ErasureJobs.Job,
         _ transaction: PostgresTransaction
     ) async throws {
         guard case .delete(let names) = erasure else { return }

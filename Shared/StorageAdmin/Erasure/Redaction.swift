@@ -7,7 +7,7 @@ import Storage
 /// Keys stay as they are.
 struct Redaction {
     /// The replacement of a name in an unsent audience: no subject has this name.
-    static let nobody = "erased-3f0c51b6-8f0e-4b7e-9a52-6d1f0c2e7a94"
+    static let erasedPlaceholder = "erased-3f0c51b6-8f0e-4b7e-9a52-6d1f0c2e7a94"
 
     private let names: ExactStringSet
     /// The names that are also searched inside of other strings: a short one may be a common word.
@@ -51,7 +51,11 @@ struct Redaction {
             case "cql":
                 result[key] =
                     value.string.map { text in
-                        .string(CQLQuery.replacing(in: text) { isName($0) ? Self.nobody : nil })
+                        .string(
+                            CQLQuery.replacing(in: text) {
+                                isName($0) ? Self.erasedPlaceholder : nil
+                            }
+                        )
                     } ?? value
             default: result[key] = value
             }
@@ -118,7 +122,7 @@ struct Redaction {
         case .null, .bool, .integer, .double, .number: return value
         case .string(let text):
             guard let field, Self.namingFields.contains(field), isName(text) else { return value }
-            return .string(Self.nobody)
+            return .string(Self.erasedPlaceholder)
         case .array(let elements):
             return .array(elements.map { condition($0, field: field) })
         case .object(let object):
@@ -151,7 +155,7 @@ struct Redaction {
                 isInBraces ? $0 != "}" : !$0.isWhitespace && !"&|!()".contains($0)
             }
             rest = rest.dropFirst(name.count)
-            let kept = isName(String(name)) ? Self.nobody : String(name)
+            let kept = isName(String(name)) ? Self.erasedPlaceholder : String(name)
             result += isInBraces ? ":{\(kept)" : ":\(kept)"
         }
         return result + rest

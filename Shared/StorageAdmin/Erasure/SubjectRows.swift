@@ -100,7 +100,7 @@ enum SubjectRows {
                 count(*) FILTER (WHERE NOT is_free) AS in_doubt
             FROM changed WHERE is_ended GROUP BY push_id
         ), books AS (
-            UPDATE pushes p SET \(PushBooks.change([
+            UPDATE pushes p SET \(LedgerSQL.change([
                 .pending: "-s.ended", .suppressed: "s.suppressed", .inDoubt: "s.in_doubt",
             ]))
             FROM sums s WHERE p.id = s.push_id

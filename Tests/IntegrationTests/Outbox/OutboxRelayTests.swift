@@ -81,8 +81,8 @@ struct OutboxRelayTests {
         try await StorageFixture.run { fixture in
             let topics = try await topics(on: servers, fixture.loop)
             let acceptance = PushAcceptance(fixture.database, topics: topics)
-            let judged = try (0..<20).map { number in
-                try acceptance.judge(
+            let validated = try (0..<20).map { number in
+                try acceptance.validate(
                     ["channels": ["news"], "data": ["alert": .string("Ring \(number)")]],
                     PushAcceptance.Event(
                         app: StorageFixture.app,
@@ -94,9 +94,9 @@ struct OutboxRelayTests {
                 )
             }
             // Some were waiting when the relay came, others are accepted while it sleeps.
-            for push in judged[..<10] { _ = try await acceptance.accept(push) }
+            for push in validated[..<10] { _ = try await acceptance.accept(push) }
             try await relaying(fixture, to: servers) {
-                for push in judged[10...] { _ = try await acceptance.accept(push) }
+                for push in validated[10...] { _ = try await acceptance.accept(push) }
                 try await eventually("the outbox is empty") {
                     try await fixture.database.outbox.count() == 0 ? () : nil
                 }
@@ -104,11 +104,12 @@ struct OutboxRelayTests {
             let records = try await KafkaClient(bootstrapServers: servers)
                 .records(on: topics.pushRequests)
             #expect(
-                records.map(\.key).compactMap { $0 }.sorted() == judged.map(\.push.eventID).sorted()
+                records.map(\.key).compactMap { $0 }.sorted()
+                    == validated.map(\.push.eventID).sorted()
             )
             #expect(
                 Set(records.map(\.value))
-                    == Set(judged.map { String(decoding: $0.record.value ?? [], as: UTF8.self) })
+                    == Set(validated.map { String(decoding: $0.record.value ?? [], as: UTF8.self) })
             )
             #expect(records.allSatisfy { $0.headers.map(\.value) == ["application/json"] })
         }
@@ -145,13 +146,13 @@ struct OutboxRelayTests {
         try await StorageFixture.run { fixture in
             let topics = try await topics(on: servers, fixture.loop)
             let acceptance = PushAcceptance(fixture.database, topics: topics)
-            let judged = try acceptance.judge(
+            let validated = try acceptance.validate(
                 ["channels": ["news"], "data": ["alert": "Ring"]],
                 .anonymous(app: StorageFixture.app, source: "test"),
                 includesPushID: false,
                 now: .now()
             )
-            _ = try await acceptance.accept(judged)
+            _ = try await acceptance.accept(validated)
             // The rows are claimed by a relay whose Kafka does not answer: it stops, and nothing is
             // lost.
             try await relaying(fixture, to: "127.0.0.1:1") {

@@ -183,7 +183,7 @@ struct ConditionAudienceTests {
                         pushID: push.id,
                         // Otherwise this few would be found by their channel.
                         shardSize: 50,
-                        looksAt: 2000
+                        pageSize: 2000
                     )
                     (isFinished, pages) = (page.isFinished, pages + [page.inserted])
                 }

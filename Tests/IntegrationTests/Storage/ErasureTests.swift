@@ -257,7 +257,7 @@ struct ErasureTests {
                 Subject(app: Self.app, .identity, "nobody"),
                 by: Self.entry
             )
-            #expect(unknown.isOfNobody)
+            #expect(unknown.isUnknownSubject)
             #expect(
                 try await database.erasures.dryRun(Subject(app: Self.app, .identity, "nobody"))
                     .isNothing

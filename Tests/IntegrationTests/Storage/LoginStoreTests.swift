@@ -185,7 +185,7 @@ struct LoginStoreTests {
             var stored = try #require(try await jwks.find(Self.url))
             #expect(stored.isBeingAsked && stored.keys == nil && stored.stamp == 0)
             #expect(try #require(stored.askedAgo) < .seconds(60))
-            try await jwks.gaveUp(Self.url)
+            try await jwks.recordFailure(Self.url)
             stored = try #require(try await jwks.find(Self.url))
             #expect(!stored.isBeingAsked && stored.keys == nil)
             #expect(try await !jwks.claim(Self.url), "a minute has not passed")

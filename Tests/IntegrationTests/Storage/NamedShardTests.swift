@@ -196,11 +196,11 @@ struct NamedShardTests {
             )
             #expect(more.count == 1)
             #expect(
-                try await database.shards.releaseAll(session: session, but: []) == 0,
+                try await database.shards.releaseAll(session: session, except: []) == 0,
                 "broadcasts alone"
             )
             #expect(
-                try await database.shards.releaseAll(session: session, lane: .direct, but: first)
+                try await database.shards.releaseAll(session: session, lane: .direct, except: first)
                     == 1
             )
         }

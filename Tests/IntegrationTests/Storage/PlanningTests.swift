@@ -194,14 +194,14 @@ struct PlanningTests {
             }
             _ = try await database.intake.plan(session: session, pushes)
             _ = try await fixture.server.query("update pushes set release_at = now()")
-            let resting = [pushes[0].id]
+            let backingOff = [pushes[0].id]
             let batch = try await database.schedules.release(
                 session: session,
                 limit: 1,
-                but: resting
+                except: backingOff
             )
             #expect(batch.pushes.map(\.id) == [pushes[1].id])
-            #expect(try await database.schedules.untilNextRelease(but: resting) == nil)
+            #expect(try await database.schedules.untilNextRelease(except: backingOff) == nil)
             #expect(try await database.schedules.untilNextRelease() == .zero)
         }
     }
@@ -235,7 +235,7 @@ struct PlanningTests {
                 .plain,
                 session: session,
                 turns: ["busy": 1, "quiet": 2],
-                but: [first.id]
+                except: [first.id]
             )
             #expect(again?.app == "busy")
             #expect(again?.id != first.id)

@@ -130,7 +130,7 @@ struct PushLedgerTests {
                 ],
                 session: session
             )
-            #expect(results == [.written, .written, .anothers, .written, .written])
+            #expect(results == [.written, .written, .notOwned, .written, .written])
             let ledger = try await fixture.balancedLedger(of: push.id)
             #expect(ledger.delivered == 1 && ledger.failed == 1 && ledger.pending == 1)
             #expect(ledger.invalidTokens == 1)

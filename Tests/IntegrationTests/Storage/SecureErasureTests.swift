@@ -50,14 +50,14 @@ struct SecureErasureTests {
                     key: "for \(identity)",
                     bodyMarks: [[1]]
                 )
-            ) == .kept
+            ) == .stored
         )
         _ = try await fixture.read(plain.payload.id, fixture.reader(identity, device))
         _ = try await fixture.read(plain.payload.id, fixture.reader(identity))
         let copies = [SealedCopy(installation: device, bytes: [1, 2])]
-        _ = try await fixture.kept("", for: identity, sealed: copies)
-        let over = try await fixture.kept("y", for: identity, expiresIn: -1)
-        #expect(try await database.securePayloads.emptyOver().count == 1)
+        _ = try await fixture.stored("", for: identity, sealed: copies)
+        let over = try await fixture.stored("y", for: identity, expiresIn: -1)
+        #expect(try await database.securePayloads.emptyExpired().count == 1)
         try await database.audit.append([
             AuditEntry(
                 app: Self.app,
@@ -96,7 +96,7 @@ struct SecureErasureTests {
             let theirs = try await settle(bob, token: "bb22", fixture)
             // The device was another's before, and has that one's content still.
             let copies = [device, theirs].map { SealedCopy(installation: $0, bytes: [3]) }
-            _ = try await fixture.kept("", for: bob, sealed: copies)
+            _ = try await fixture.stored("", for: bob, sealed: copies)
             let subject = Subject(app: Self.app, .identity, ann)
             let export = try await erasures.export(subject)
             let json = JSONValue.object(export.json(of: subject, at: .now())).text
@@ -121,11 +121,11 @@ struct SecureErasureTests {
                 try await fixture.server.query("SELECT count(*) FROM secure_sealed") == ["2"]
             )
             // Only the waiting content refers to it, and that is enough.
-            _ = try await fixture.kept("x", for: "carl")
+            _ = try await fixture.stored("x", for: "carl")
             let carl = Subject(app: Self.app, .identity, "carl")
             #expect(try await !erasures.export(carl).isEmpty)
-            #expect(try await !erasures.erase(carl, by: Self.entry).isOfNobody)
-            #expect(try await erasures.erase(carl, by: Self.entry).isOfNobody)
+            #expect(try await !erasures.erase(carl, by: Self.entry).isUnknownSubject)
+            #expect(try await erasures.erase(carl, by: Self.entry).isUnknownSubject)
         }
     }
 
@@ -176,7 +176,7 @@ struct SecureErasureTests {
             for table in ["secure_payloads", "secure_keys"] {
                 #expect(try await fixture.server.query("SELECT count(*) FROM \(table)") == ["0"])
             }
-            let id = try await fixture.kept("new", for: "ann")
+            let id = try await fixture.stored("new", for: "ann")
             #expect(try await fixture.read(id, fixture.reader("ann"))?.text == "new")
         }
     }
@@ -187,7 +187,7 @@ struct SecureErasureTests {
             _ = try await settle("ann", token: "aa11", fixture)
             try await fixture.createApp("other")
             let theirs = try fixture.secret("x", for: "ann", app: "other")
-            #expect(try await fixture.keep(theirs) == .kept)
+            #expect(try await fixture.keep(theirs) == .stored)
             // During the deletion it stores nothing more.
             let late = try fixture.secret("x", for: "ann")
             _ = try await fixture.server.query(
@@ -222,17 +222,17 @@ struct SecureErasureTests {
             var ids: [String] = []
             for (text, keys) in [("a", old), (long, old), ("b", old), ("c", new)] {
                 let secret = try fixture.secret(text, for: "ann", keys: keys)
-                #expect(try await fixture.keep(secret) == .kept)
+                #expect(try await fixture.keep(secret) == .stored)
                 ids.append(secret.payload.id)
             }
             // The ids of these keys begin alike, and one value is sealed by no key.
             let longer = try fixture.secret("d", for: "ann", keys: "new-\(new)")
-            #expect(try await fixture.keep(longer) == .kept)
+            #expect(try await fixture.keep(longer) == .stored)
             var broken = try fixture.secret("e", for: "ann")
             broken.payload.content = .atRest([1])
-            #expect(try await fixture.keep(broken) == .kept)
+            #expect(try await fixture.keep(broken) == .stored)
             let copies = [SealedCopy(installation: "i", bytes: [1])]
-            _ = try await fixture.kept("", for: "ann", sealed: copies)
+            _ = try await fixture.stored("", for: "ann", sealed: copies)
             func counts() async throws -> [String: Int] {
                 Dictionary(
                     uniqueKeysWithValues: try await sealed.secureHeads().map {

@@ -72,7 +72,7 @@ extension StorageFixture {
 
     @discardableResult
     func keep(_ secret: Secret, key: IdempotencyKey? = nil) async throws -> SecurePayloadResult {
-        try await database.securePayloads.keep(
+        try await database.securePayloads.create(
             secret.payload,
             secret.push,
             record: secret.record,
@@ -81,7 +81,7 @@ extension StorageFixture {
     }
 
     /// Stores content, and returns its id.
-    func kept(
+    func stored(
         _ text: String,
         for identity: String,
         readOnce: Bool = false,
@@ -95,7 +95,7 @@ extension StorageFixture {
             expiresIn: milliseconds,
             sealed: copies
         )
-        #expect(try await keep(secret) == .kept)
+        #expect(try await keep(secret) == .stored)
         return secret.payload.id
     }
 

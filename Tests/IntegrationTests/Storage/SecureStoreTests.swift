@@ -25,7 +25,7 @@ struct SecureStoreTests {
     func keptTogether() async throws {
         try await StorageFixture.run { fixture in
             let secret = try fixture.secret("the code is 4711", for: "ann")
-            #expect(try await fixture.keep(secret) == .kept)
+            #expect(try await fixture.keep(secret) == .stored)
             #expect(try await fixture.database.pushes.find(secret.push.id)?.status == .queued)
             #expect(try await fixture.database.outbox.claim().map(\.record) == [secret.record])
             #expect(
@@ -66,7 +66,7 @@ struct SecureStoreTests {
             }
             let payloads = fixture.database.securePayloads
             let first = try fixture.secret("x", for: "ann")
-            #expect(try await fixture.keep(first, key: marked(mark(1, 7))) == .kept)
+            #expect(try await fixture.keep(first, key: marked(mark(1, 7))) == .stored)
             let answer = IdempotencyResult.same(
                 IdempotentResponse(
                     id: first.payload.id,
@@ -85,7 +85,7 @@ struct SecureStoreTests {
         try await StorageFixture.run { fixture in
             let payloads = fixture.database.securePayloads
             let first = try fixture.secret("x", for: "ann")
-            #expect(try await fixture.keep(first, key: key("k")) == .kept)
+            #expect(try await fixture.keep(first, key: key("k")) == .stored)
             let answer = IdempotentResponse(
                 id: first.payload.id,
                 pushID: first.push.id,
@@ -101,7 +101,7 @@ struct SecureStoreTests {
             try await fixture.createApp("other")
             let foreign = try fixture.secret("x", for: "ann", app: "other")
             let theirs = IdempotencyKey(app: "other", key: "k", bodyMarks: [[1]])
-            #expect(try await fixture.keep(foreign, key: theirs) == .kept)
+            #expect(try await fixture.keep(foreign, key: theirs) == .stored)
         }
     }
 
@@ -115,7 +115,7 @@ struct SecureStoreTests {
                 }
                 return try await group.reduce(into: []) { $0.append($1) }
             }
-            #expect(outcomes.count { $0 == .kept } == 1)
+            #expect(outcomes.count { $0 == .stored } == 1)
             let answers = outcomes.compactMap {
                 if case .repeated(let answer) = $0 { answer.id } else { nil }
             }
@@ -132,9 +132,9 @@ struct SecureStoreTests {
         try await StorageFixture.run { fixture in
             let payloads = fixture.database.securePayloads
             try await fixture.createApp("other")
-            let id = try await fixture.kept("for Ann", for: "ann")
-            let expired = try await fixture.kept("late", for: "ann", expiresIn: -1)
-            let deleted = try await fixture.kept("gone", for: "ann")
+            let id = try await fixture.stored("for Ann", for: "ann")
+            let expired = try await fixture.stored("late", for: "ann", expiresIn: -1)
+            let deleted = try await fixture.stored("gone", for: "ann")
             let ann = fixture.reader("ann")
             #expect(try await payloads.delete(deleted, for: ann))
             #expect(try await fixture.read(id, ann)?.text == "for Ann")
@@ -160,8 +160,10 @@ struct SecureStoreTests {
             let (payloads, server) = (fixture.database.securePayloads, fixture.server)
             try await fixture.createApp("other")
             let ids = [
-                try await fixture.kept("a", for: "ann"), try await fixture.kept("b", for: "ann"),
-                try await fixture.kept("c", for: "ann"), try await fixture.kept("d", for: "ann"),
+                try await fixture.stored("a", for: "ann"),
+                try await fixture.stored("b", for: "ann"),
+                try await fixture.stored("c", for: "ann"),
+                try await fixture.stored("d", for: "ann"),
             ]
             let moved = SecureID.make(.random)
             for change in [
@@ -190,7 +192,7 @@ struct SecureStoreTests {
     @Test("The first read of each reader is confirmed once, and exactly one gets Read false")
     func confirmed() async throws {
         try await StorageFixture.run { fixture in
-            let id = try await fixture.kept("x", for: "ann")
+            let id = try await fixture.stored("x", for: "ann")
             let devices = ["one", "two", nil]
             _ = try await fixture.database.outbox.finish(
                 try await fixture.database.outbox.claim().map { ($0, .acknowledged) }
@@ -230,7 +232,7 @@ struct SecureStoreTests {
     @Test("Read-once content is readable within its grace period, and by no reader after it")
     func readOnce() async throws {
         try await StorageFixture.run { fixture in
-            let id = try await fixture.kept("once", for: "ann", readOnce: true)
+            let id = try await fixture.stored("once", for: "ann", readOnce: true)
             let reads = try await withThrowingTaskGroup(of: String?.self) { group in
                 for number in 0..<50 {
                     let reader = fixture.reader("ann", "device-\(number)")
@@ -247,16 +249,16 @@ struct SecureStoreTests {
             )
             #expect(try await fixture.read(id, fixture.reader("ann", "device-1")) == nil)
             #expect(try await payloads.find(id, app: StorageFixture.app)?.state == .deleted)
-            #expect(try await payloads.emptyOver() == .init(expired: 0, consumed: 1))
+            #expect(try await payloads.emptyExpired() == .init(expired: 0, consumed: 1))
             #expect(try await fixture.server.query("SELECT content FROM secure_payloads") == [])
 
             // Without a grace period it ends with its first read, which still gets the content.
-            let short = try await fixture.kept("at once", for: "ann", readOnce: true)
+            let short = try await fixture.stored("at once", for: "ann", readOnce: true)
             let reader = fixture.reader("ann")
             #expect(try await fixture.read(short, reader, grace: .zero)?.text == "at once")
             #expect(try await fixture.read(short, reader) == nil)
             // Content that was deleted between read and mark was not read.
-            let lost = try await fixture.kept("lost", for: "ann")
+            let lost = try await fixture.stored("lost", for: "ann")
             let content = try #require(try await payloads.look(lost, for: reader))
             #expect(try await payloads.delete(lost, app: StorageFixture.app))
             let marked = try await payloads.markRead(
@@ -272,15 +274,15 @@ struct SecureStoreTests {
     func over() async throws {
         try await StorageFixture.run { fixture in
             let (payloads, app) = (fixture.database.securePayloads, StorageFixture.app)
-            let expired = try await fixture.kept("e", for: "ann", expiresIn: -1)
+            let expired = try await fixture.stored("e", for: "ann", expiresIn: -1)
             let copies = [SealedCopy(installation: "one", bytes: [1, 2, 3])]
-            let sealed = try await fixture.kept("", for: "ann", expiresIn: -1, sealed: copies)
-            let here = try await fixture.kept("h", for: "ann")
+            let sealed = try await fixture.stored("", for: "ann", expiresIn: -1, sealed: copies)
+            let here = try await fixture.stored("h", for: "ann")
             #expect(try await payloads.overdue(by: .seconds(60)) == nil)
             #expect(try await payloads.overdue(by: .zero)?.count == 2)
-            #expect(try await payloads.emptyOver(limit: 1).count == 1)
-            #expect(try await payloads.emptyOver() == .init(expired: 1, consumed: 0))
-            #expect(try await payloads.emptyOver().count == 0)
+            #expect(try await payloads.emptyExpired(limit: 1).count == 1)
+            #expect(try await payloads.emptyExpired() == .init(expired: 1, consumed: 0))
+            #expect(try await payloads.emptyExpired().count == 0)
             #expect(try await payloads.overdue(by: .zero) == nil)
             #expect(
                 try await fixture.server.query(
@@ -303,7 +305,7 @@ struct SecureStoreTests {
             // Only the record of its push may still be there.
             #expect(try await fixture.keep(again) == .idTaken)
             again.push = again.push.with(id: "00000000-0000-8000-8000-000000000001")
-            #expect(try await fixture.keep(again) == .kept)
+            #expect(try await fixture.keep(again) == .stored)
             try await StorageFixture.backdateKeys(fixture, key("k"))
         }
     }
@@ -312,7 +314,7 @@ struct SecureStoreTests {
     func deleted() async throws {
         try await StorageFixture.run { fixture in
             let (payloads, app) = (fixture.database.securePayloads, StorageFixture.app)
-            let id = try await fixture.kept("x", for: "ann")
+            let id = try await fixture.stored("x", for: "ann")
             #expect(try await payloads.delete(id, for: fixture.reader("ann", "one")))
             #expect(try await !payloads.delete(id, for: fixture.reader("ann", "one")))
             #expect(try await fixture.read(id, fixture.reader("ann")) == nil)
@@ -335,7 +337,7 @@ struct SecureStoreTests {
             var ids: [String] = []
             for number in 0..<7 {
                 ids.append(
-                    try await fixture.kept("\(number)", for: number % 2 == 0 ? "ann" : "bob")
+                    try await fixture.stored("\(number)", for: number % 2 == 0 ? "ann" : "bob")
                 )
             }
             // Several have the same millisecond.
@@ -363,7 +365,7 @@ struct SecureStoreTests {
 
             _ = try await fixture.read(ids[4], fixture.reader("ann"))
             let copies = [SealedCopy(installation: "one", bytes: [1])]
-            let sealed = try await fixture.kept("", for: "ann", sealed: copies)
+            let sealed = try await fixture.stored("", for: "ann", sealed: copies)
             #expect(
                 Set(try await payloads.waiting(for: fixture.reader("ann")).map(\.id))
                     == [ids[0], ids[2], ids[6]]
@@ -378,7 +380,7 @@ struct SecureStoreTests {
     func sealedToDevices() async throws {
         try await StorageFixture.run { fixture in
             let payloads = fixture.database.securePayloads
-            let id = try await fixture.kept(
+            let id = try await fixture.stored(
                 "",
                 for: "ann",
                 sealed: [
@@ -424,7 +426,7 @@ struct SecureStoreTests {
             let hexadecimal = try fixture.secret("x", for: "ann")
             #expect(try await fixture.keep(hexadecimal) == .otherForm(.int31))
             let number = try fixture.secret("x", for: "ann", id: SecureID.make(.int31))
-            #expect(try await fixture.keep(number) == .kept)
+            #expect(try await fixture.keep(number) == .stored)
             // Repeating the same setting changes nothing, and is allowed.
             _ = try await apps.change(app, settings: ["secure-ids": "int31", "valid-days": 9])
             let error = await #expect(throws: StorageError.self) {
@@ -510,7 +512,7 @@ extension StorageFixture {
     /// A request's key expires at its time, and not before.
     static func backdateKeys(_ fixture: StorageFixture, _ key: IdempotencyKey) async throws {
         let payloads = fixture.database.securePayloads
-        #expect(try await fixture.keep(try fixture.secret("x", for: "ann"), key: key) == .kept)
+        #expect(try await fixture.keep(try fixture.secret("x", for: "ann"), key: key) == .stored)
         _ = try await fixture.server.query(
             "UPDATE secure_keys SET created_at = now() - interval '1 hour'"
         )

@@ -7,27 +7,27 @@ import Testing
 @testable import PushStorage
 @testable import Storage
 
-struct ShardBooksTests {
+struct ShardLedgerTests {
     @Test("A shard's ledger counts its recorded, remaining and cancelled members")
     func books() {
-        var books = ShardBooks(expected: 10, recorded: 0)
+        var books = ShardLedger(expected: 10, recorded: 0)
         books.record(4)
-        #expect(books == ShardBooks(expected: 10, recorded: 4))
+        #expect(books == ShardLedger(expected: 10, recorded: 4))
         #expect(books.unrecorded == 6)
         var cancelled = books
         cancelled.cancel()
         cancelled.finish()
-        #expect(cancelled == ShardBooks(expected: 10, recorded: 4, cancelled: 6, isFinished: true))
+        #expect(cancelled == ShardLedger(expected: 10, recorded: 4, cancelled: 6, isFinished: true))
         #expect(cancelled.unrecorded == 0)
         cancelled.record(2)
-        #expect(cancelled == ShardBooks(expected: 10, recorded: 6, cancelled: 4, isFinished: true))
+        #expect(cancelled == ShardLedger(expected: 10, recorded: 6, cancelled: 4, isFinished: true))
         cancelled.record(5)
-        #expect(cancelled == ShardBooks(expected: 11, recorded: 11, isFinished: true))
+        #expect(cancelled == ShardLedger(expected: 11, recorded: 11, isFinished: true))
         books.record(8)
-        #expect(books == ShardBooks(expected: 12, recorded: 12))
+        #expect(books == ShardLedger(expected: 12, recorded: 12))
         books.finish()
         books.cancel()
-        #expect(books == ShardBooks(expected: 12, recorded: 12, isFinished: true))
+        #expect(books == ShardLedger(expected: 12, recorded: 12, isFinished: true))
     }
 }
 

@@ -272,7 +272,7 @@ struct SyncWindowTests {
 private final class Recorded: Sendable {
     private let lock = Mutex((counts: [String: Int](), topic: String?.none))
 
-    func add(_ told: SyncWindowStore.Told) {
+    func add(_ told: SyncWindowStore.WindowEnd) {
         lock.withLock { known in
             for id in told.installations { known.counts[id] = told.syncCount }
             known.topic = told.apnsTopic

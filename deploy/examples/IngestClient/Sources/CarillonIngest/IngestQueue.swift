@@ -37,7 +37,7 @@ public actor IngestQueue {
     private var folder: QueueFolder
     private let server: IngestServer
     private var backoff = Backoff()
-    private let bell = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+    private let wakeUp = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
 
     /// - Throws: ``QueueError/inUse(_:)`` while another process has the folder.
     public init(folder: URL, server: IngestServer) throws {
@@ -68,7 +68,7 @@ public actor IngestQueue {
             return (type, id, json)
         }
         try folder.append(entries, at: Date())
-        bell.continuation.yield()
+        wakeUp.continuation.yield()
         return entries.map(\.1)
     }
 
@@ -103,7 +103,7 @@ public actor IngestQueue {
         while true {
             try await drain(report: report)
             // A wake-up that came meanwhile is still in the stream.
-            for await _ in bell.stream { break }
+            for await _ in wakeUp.stream { break }
             try Task.checkCancellation()
         }
     }
@@ -143,7 +143,7 @@ public actor IngestQueue {
                         most = batch.count / 2
                     case .tooLarge:
                         let reason = "too large for the service"
-                        try setApart(batch.map { ($0, "", reason) }, of: name)
+                        try quarantine(batch.map { ($0, "", reason) }, of: name)
                         waiting.removeFirst()
                         entries.removeAll { $0.line == batch[0].line }
                     case .rejected(let reason):
@@ -178,7 +178,7 @@ public actor IngestQueue {
         by answer: IngestAnswer
     ) throws -> Set<Int> {
         let refused = answer.refused.filter { batch.indices.contains($0.index) }
-        try setApart(refused.map { (batch[$0.index], $0.pointer, $0.reason) }, of: name)
+        try quarantine(refused.map { (batch[$0.index], $0.pointer, $0.reason) }, of: name)
         var lines = Set(refused.map { batch[$0.index].line })
         let kept = Set((answer.accepted + answer.duplicates).map { $0.lowercased() })
         let done = batch.filter { kept.contains($0.id) && !lines.contains($0.line) }.map(\.line)
@@ -203,14 +203,14 @@ public actor IngestQueue {
             case .send(let object):
                 let (id, json) = try Self.prepare(object, id: one.id)
                 try folder.append([(one.type, id, json)], at: Date())
-                bell.continuation.yield()
+                wakeUp.continuation.yield()
             }
         }
         try folder.replace(refused: kept)
     }
 
     /// Writes them to the quarantine on disk first, and then removes them from the queue.
-    private func setApart(
+    private func quarantine(
         _ refused: [(entry: QueueFolder.Entry, pointer: String, reason: String)],
         of name: String
     ) throws {
@@ -232,7 +232,7 @@ public actor IngestQueue {
         let now = Date()
         let old = entries.filter { now.timeIntervalSince($0.added) > Self.longestHold }
         let reason = "held for so long that the service may not know any more whether it has it"
-        try setApart(old.map { ($0, "", reason) }, of: name)
+        try quarantine(old.map { ($0, "", reason) }, of: name)
         entries.removeAll { now.timeIntervalSince($0.added) > Self.longestHold }
     }
 }

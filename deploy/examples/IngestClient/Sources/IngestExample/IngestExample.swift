@@ -22,7 +22,7 @@ struct IngestExample {
         do {
             try await run(Array(CommandLine.arguments.dropFirst()))
         } catch {
-            complain("\(error)")
+            printError("\(error)")
             exit(1)
         }
     }
@@ -62,7 +62,7 @@ struct IngestExample {
         }
         let type = value("--type")
         try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { try await queue.run(report: complain) }
+            group.addTask { try await queue.run(report: printError) }
             try await read(into: queue, type: type)
             if values["--drain"] == nil { return try await group.waitForAll() }
             group.cancelAll()
@@ -70,7 +70,7 @@ struct IngestExample {
                 if case .failure(let error) = result, !(error is CancellationError) { throw error }
             }
         }
-        try await queue.drain(report: complain)
+        try await queue.drain(report: printError)
     }
 
     /// Adds the lines of standard input, as many at a time as one read returns.
@@ -99,7 +99,7 @@ struct IngestExample {
                     do {
                         try await acknowledge([object], queue, type)
                     } catch QueueError.object(let problem) {
-                        complain(
+                        printError(
                             "\(problem): \(String(decoding: object.prefix(200), as: UTF8.self))"
                         )
                     }
@@ -115,12 +115,12 @@ struct IngestExample {
         FileHandle.standardOutput.write(Data(ids.map { $0 + "\n" }.joined().utf8))
     }
 
-    @Sendable static func complain(_ text: String) {
+    @Sendable static func printError(_ text: String) {
         FileHandle.standardError.write(Data("ingest-example: \(text)\n".utf8))
     }
 
     static func misused(_ problem: String) -> Never {
-        complain("\(problem)\n\(usage)")
+        printError("\(problem)\n\(usage)")
         exit(64)
     }
 }

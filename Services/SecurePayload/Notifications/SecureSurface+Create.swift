@@ -15,7 +15,7 @@ extension SecureSurface {
         let one = all + "/:id"
         return [
             route(.post, all, Self.keeping, maximumBodyBytes: Self.maximumContentBody) {
-                try await keep($0)
+                try await create($0)
             },
             route(.get, all, Self.listing) { try await list($0) },
             route(.get, one, Self.reading) { try await read($0) },
@@ -85,7 +85,7 @@ extension SecureSurface {
     private static let maximumAttempts = 20
 
     /// `POST /api/notifications`: stores content and its push in one transaction.
-    private func keep(_ call: SecureCall) async throws -> HTTPServerResponse {
+    private func create(_ call: SecureCall) async throws -> HTTPServerResponse {
         if case .reader = call.caller, call.request.body.isEmpty {
             // The tutorial's own request: its server has a fixed text for the caller. Carillon has none.
             throw SecureRefusal.unproved
@@ -93,7 +93,7 @@ extension SecureSurface {
         let caller = try call.caller.requireBackend()
         let body = try call.body()
         let wanted = try NewNotification(body)
-        call.visit.note(wanted.identity)
+        call.context.note(wanted.identity)
         let key = try requestKey(call, of: caller.appID, body)
         var form = caller.settings.secureIDs
         if let key, let known = try await database.securePayloads.answered(key) {
@@ -101,21 +101,21 @@ extension SecureSurface {
         }
         for _ in 0..<Self.maximumAttempts {
             let id = SecureID.make(form)
-            let (payload, ring) = try await made(wanted, id, of: caller.appID)
-            let judged = try judge(ring, of: caller.appID)
-            let kept = try await database.securePayloads.keep(
+            let (payload, push) = try await makePayload(wanted, id, of: caller.appID)
+            let validated = try validate(push, of: caller.appID)
+            let kept = try await database.securePayloads.create(
                 payload,
-                judged.push,
-                record: judged.record,
+                validated.push,
+                record: validated.record,
                 key: key
             )
             switch kept {
-            case .kept:
-                figures.kept(forDevices: wanted.isSealed)
+            case .stored:
+                metrics.countStored(forDevices: wanted.isSealed)
                 return created(
                     IdempotentResponse(
                         id: id,
-                        pushID: judged.push.id,
+                        pushID: validated.push.id,
                         expiresAt: payload.expiresAt
                     ),
                     call
@@ -175,7 +175,7 @@ extension SecureSurface {
         _ answer: IdempotentResponse,
         _ call: SecureCall
     ) -> HTTPServerResponse {
-        call.visit.note(answer.id)
+        call.context.note(answer.id)
         var response = HTTPServerResponse.json(
             [
                 "Id": SecureID.json(answer.id), "pushId": .string(answer.pushID),
@@ -189,13 +189,13 @@ extension SecureSurface {
 
     // MARK: Content and its push
 
-    private func made(
+    private func makePayload(
         _ wanted: NewNotification,
         _ id: String,
         of app: String
     ) async throws -> (NewSecurePayload, SecurePush) {
         let expiresAt = database.clock.now().adding(.seconds(wanted.lifetimeSeconds))
-        var ring = SecurePush(
+        var push = SecurePush(
             id: id,
             identity: wanted.identity,
             tag: wanted.tag,
@@ -205,7 +205,7 @@ extension SecureSurface {
         let content: NewSecurePayload.Content
         if wanted.isSealed {
             let copies = try await copies(of: wanted, id, app)
-            ring.installations = copies.map(\.installation)
+            push.installations = copies.map(\.installation)
             content = .forDevices(copies)
         } else {
             content = .atRest(
@@ -223,7 +223,7 @@ extension SecureSurface {
             readOnce: wanted.readOnce,
             content: content
         )
-        return (payload, ring)
+        return (payload, push)
     }
 
     /// Seals the content to each device of the identity that has a sealing key.
@@ -255,14 +255,15 @@ extension SecureSurface {
         }
     }
 
-    private func judge(_ ring: SecurePush, of app: String) throws -> PushAcceptance.Judged {
+    private func validate(_ push: SecurePush, of app: String) throws -> PushAcceptance.ValidatedPush
+    {
         do {
-            return try PushAcceptance(database, topics: topics).judge(
-                ring.request,
+            return try PushAcceptance(database, topics: topics).validate(
+                push.request,
                 PushAcceptance.Event(
                     app: app,
                     source: PushIdentity.secureSource,
-                    id: ring.eventID
+                    id: push.eventID
                 ),
                 includesPushID: false,
                 now: database.clock.now()

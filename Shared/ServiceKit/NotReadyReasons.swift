@@ -1,7 +1,7 @@
 import Observability
 
 /// The reasons why a part is not ready, as `/readyz` reports them. Thread-safe.
-package final class Trouble: Sendable {
+package final class NotReadyReasons: Sendable {
     private let lock = Lock()
     nonisolated(unsafe) private var reasons: [String] = []
 

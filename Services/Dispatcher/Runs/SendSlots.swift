@@ -2,21 +2,21 @@ import PushCore
 
 /// The flight budget and the tasks that wait for slots of it.
 ///
-/// Authority: the slots. All slots are taken and released here; after a release `roomAppeared` wakes the
+/// Authority: the slots. All slots are taken and released here; after a release `capacityAppeared` wakes the
 /// waiters. It does not know what the slots are used for.
 ///
 /// Confined to the loop. No clock, no I/O.
-final class FlightRoom: @unchecked Sendable {
+final class SendSlots: @unchecked Sendable {
     private struct Waiter {
         let lane: Lane
         let count: Int
-        /// Whether its slots stay promised until `keepPromise`.
+        /// Whether its slots stay promised until `endPromise`.
         let isPromised: Bool
         let isLarge: Bool
         let continuation: CheckedContinuation<Void, Never>
     }
 
-    var budget: FlightBudget
+    var budget: SendBudget
     private let session: WorkSession
     private var waiters: [Waiter] = []
     /// The slots for single devices that are promised to batches which first look up their devices.
@@ -24,16 +24,16 @@ final class FlightRoom: @unchecked Sendable {
     /// The same for large pushes, for which the others do not wait.
     private var promisedToLarge = 0
     /// The lanes whose sweeper found too few free slots.
-    private var hungry: Set<Lane> = []
+    private var waitingLanes: Set<Lane> = []
     /// Tells a lane's sweeper of more.
-    private let ring: (Lane) -> Void
+    private let wake: (Lane) -> Void
     /// Whether more rows of single devices would only wait.
     var isPressed: () -> Bool = { false }
 
-    init(total: Int, session: WorkSession, ring: @escaping (Lane) -> Void) {
-        budget = FlightBudget(total: total)
+    init(total: Int, session: WorkSession, wake: @escaping (Lane) -> Void) {
+        budget = SendBudget(total: total)
         self.session = session
-        self.ring = ring
+        self.wake = wake
     }
 
     func room(in lane: Lane) -> Int {
@@ -41,7 +41,7 @@ final class FlightRoom: @unchecked Sendable {
     }
 
     private func free(in lane: Lane) -> Int {
-        let room = budget.room(for: FlightBudget.Use(lane))
+        let room = budget.room(for: SendBudget.Use(lane))
         return lane == .direct ? max(0, room - promised - promisedToLarge) : room
     }
 
@@ -50,8 +50,8 @@ final class FlightRoom: @unchecked Sendable {
         let room = room(in: lane)
         let isWorthIt =
             room > 0 && !(lane == .direct && isPressed())
-            && (room >= 200 || room >= budget.owned(for: FlightBudget.Use(lane)))
-        if !isWorthIt { hungry.insert(lane) }
+            && (room >= 200 || room >= budget.owned(for: SendBudget.Use(lane)))
+        if !isWorthIt { waitingLanes.insert(lane) }
         return isWorthIt
     }
 
@@ -91,7 +91,7 @@ final class FlightRoom: @unchecked Sendable {
     }
 
     /// Ends a promise: the slots are taken now, or not needed.
-    func keepPromise(_ count: Int, isLarge: Bool = false) {
+    func endPromise(_ count: Int, isLarge: Bool = false) {
         if isLarge {
             promisedToLarge = max(0, promisedToLarge - count)
         } else {
@@ -101,11 +101,11 @@ final class FlightRoom: @unchecked Sendable {
     }
 
     /// Wakes the waiters after slots were released.
-    func roomAppeared() {
+    func capacityAppeared() {
         wakeWaiters()
-        for lane in hungry {
-            hungry.remove(lane)
-            if isWorthClaiming(in: lane) { ring(lane) }
+        for lane in waitingLanes {
+            waitingLanes.remove(lane)
+            if isWorthClaiming(in: lane) { wake(lane) }
         }
     }
 

@@ -16,9 +16,9 @@ import Storage
 ///
 /// The ledger of a push: targeted = delivered + failed + expired + suppressed + in_doubt + pending,
 /// each counter changed in the transaction that changes the rows, or the shards, that it counts.
-package enum PushBooks {
+package enum LedgerSQL {
     /// A column of `pushes` that counts.
-    package enum Figure: String {
+    package enum Counter: String {
         case targeted, pending, delivered, failed, expired, suppressed
         case inDoubt = "in_doubt"
         case invalidTokens = "invalid_tokens"
@@ -94,13 +94,13 @@ package enum PushBooks {
 
     /// `SET` of an `UPDATE pushes p`: a page was planned. All SQL.
     static func planned(members: String, shards: String, isLast: String) -> String {
-        let isNobody = "p.pending + \(members) = 0 AND p.open_shards + \(shards) = 0"
+        let isEmptyPush = "p.pending + \(members) = 0 AND p.open_shards + \(shards) = 0"
         return """
             targeted = p.targeted + \(members), pending = p.pending + \(members),
             open_shards = p.open_shards + \(shards),
             status = CASE WHEN NOT \(isLast) THEN p.status
-                WHEN \(isNobody) THEN \(PushStatus.done.sql) ELSE \(PushStatus.sending.sql) END,
-            finished_at = CASE WHEN \(isLast) AND \(isNobody) THEN now() END, updated_at = now()
+                WHEN \(isEmptyPush) THEN \(PushStatus.done.sql) ELSE \(PushStatus.sending.sql) END,
+            finished_at = CASE WHEN \(isLast) AND \(isEmptyPush) THEN now() END, updated_at = now()
             """
     }
 
@@ -118,14 +118,14 @@ package enum PushBooks {
     ///   - failures: SQL of the new `failures`; `nil` if they do not change.
     /// - Returns: The assignments after `SET`.
     package static func change(
-        _ amounts: KeyValuePairs<Figure, String>,
+        _ amounts: KeyValuePairs<Counter, String>,
         failures: String? = nil
     ) -> String {
         var (sets, isDone) = ([String](), "p.status = \(PushStatus.sending.sql)")
         for (figure, amount) in amounts {
             sets.append("\(figure.rawValue) = p.\(figure.rawValue) + (\(amount))")
         }
-        for figure in [Figure.pending, .openShards] {
+        for figure in [Counter.pending, .openShards] {
             let amount = amounts.first { $0.key == figure }.map { " + (\($0.value))" } ?? ""
             isDone += " AND p.\(figure.rawValue)\(amount) = 0"
         }
@@ -214,7 +214,7 @@ extension DeliveryState {
         Outcome.allCases.map { outcome in
             """
             count(*) FILTER (WHERE \(state) = \(DeliveryState(outcome).sql)) \
-            AS \(prefix)\(PushBooks.Figure(outcome).rawValue)
+            AS \(prefix)\(LedgerSQL.Counter(outcome).rawValue)
             """
         }.joined(separator: ", ")
     }

@@ -5,7 +5,7 @@ import Storage
 /// Listens to the NOTIFY channels. A notification is a hint: the parts that it wakes also poll.
 ///
 /// Shutdown: at once.
-struct Notifications: ServicePart {
+struct NotifyListener: ServicePart {
     let name = "notifications"
     let database: PushDatabase
     let credentials: CredentialCache

@@ -3,16 +3,16 @@ import Testing
 @testable import Dispatcher
 
 @Suite("The budget of deliveries in flight", .timeLimit(.minutes(1)))
-struct FlightBudgetTests {
-    private let shop = FlightBudget.Client(1)
-    private let news = FlightBudget.Client(2)
+struct SendBudgetTests {
+    private let shop = SendBudget.Client(1)
+    private let news = SendBudget.Client(2)
 
     @Test("The number of owned slots never exceeds the total")
     func total() {
-        var budget = FlightBudget(total: 16)
+        var budget = SendBudget(total: 16)
         var admitted = 0
         for index in 0..<1000 {
-            let client = FlightBudget.Client(index)
+            let client = SendBudget.Client(index)
             if budget.admit(index.isMultiple(of: 3) ? .shards : .direct, client) {
                 admitted += 1
             }
@@ -24,7 +24,7 @@ struct FlightBudgetTests {
 
     @Test("Broadcasts leave slots for single devices and their retries")
     func broadcastLeavesRoom() {
-        var budget = FlightBudget(total: 100)
+        var budget = SendBudget(total: 100)
         #expect(budget.admit(.shards, shop, atMost: 1000) == 50)
         #expect(budget.admit(.shards, shop, atMost: 1) == 0)
         #expect(budget.admit(.shards, news, atMost: 1000) == 12)
@@ -38,14 +38,14 @@ struct FlightBudgetTests {
 
     @Test("A provider of one app that hangs leaves half of the broadcast slots to other apps")
     func hangingProvider() {
-        var budget = FlightBudget(total: 4096)
+        var budget = SendBudget(total: 4096)
         #expect(budget.admit(.shards, shop, atMost: 10_000) == 2048)
         #expect(budget.admit(.shards, news, atMost: 512) == 512)
     }
 
     @Test("Single devices leave slots for a broadcast, and one provider for the others")
     func directLeavesRoom() {
-        var budget = FlightBudget(total: 100)
+        var budget = SendBudget(total: 100)
         while budget.admit(.direct, shop) {}
         #expect(budget.owned(for: .direct) == 50)
         while budget.admit(.direct, news) {}
@@ -55,9 +55,9 @@ struct FlightBudgetTests {
 
     @Test("A client with little in flight gets a slot, however many apps' providers hang")
     func manyHang() {
-        var budget = FlightBudget(total: 4096)
+        var budget = SendBudget(total: 4096)
         for number in 0..<4 {
-            let client = FlightBudget.Client(10 + number)
+            let client = SendBudget.Client(10 + number)
             _ = budget.admit(.shards, client, atMost: 10_000)
             _ = budget.admit(.direct, client, atMost: 10_000)
             while budget.admitWaiting(client) {}
@@ -70,8 +70,8 @@ struct FlightBudgetTests {
 
     @Test("Answered deliveries that wait for Postgres count against no client")
     func answered() {
-        var budget = FlightBudget(total: 4096)
-        let clients = [1, 2].map(FlightBudget.Client.init)
+        var budget = SendBudget(total: 4096)
+        let clients = [1, 2].map(SendBudget.Client.init)
         var isFull = false
         while !isFull {
             isFull = true
@@ -88,7 +88,7 @@ struct FlightBudgetTests {
 
     @Test("Released slots can be used again by any client")
     func release() {
-        var budget = FlightBudget(total: 4)
+        var budget = SendBudget(total: 4)
         #expect(budget.admit(.direct, shop) == true)
         #expect(budget.admit(.direct, shop) == true)
         #expect(budget.admit(.direct, shop) == false)
@@ -101,20 +101,20 @@ struct FlightBudgetTests {
         #expect(budget.owned == 0)
     }
 
-    @Test("A single slot serves every use in turn", arguments: FlightBudget.Use.allCases)
-    func one(use: FlightBudget.Use) {
-        var budget = FlightBudget(total: 1)
+    @Test("A single slot serves every use in turn", arguments: SendBudget.Use.allCases)
+    func one(use: SendBudget.Use) {
+        var budget = SendBudget(total: 1)
         #expect(budget.room(for: use) == 1)
         #expect(budget.admit(use, shop) == true)
-        for other in FlightBudget.Use.allCases { #expect(budget.admit(other, news) == false) }
+        for other in SendBudget.Use.allCases { #expect(budget.admit(other, news) == false) }
         budget.release(use, shop)
         #expect(budget.admit(.shards, news) == true)
     }
 
     @Test("A waiting delivery counts in the total, and in its client's share once it starts")
     func waiting() {
-        var budget = FlightBudget(total: 16)
-        let client = FlightBudget.Client(1)
+        var budget = SendBudget(total: 16)
+        let client = SendBudget.Client(1)
         #expect(budget.admit(.direct, client, atMost: 16) == 8)
         // Beyond that, some of the slots are reserved for other clients.
         let admitted = (0..<4).map { _ in budget.admitWaiting(client) }
@@ -132,7 +132,7 @@ struct FlightBudgetTests {
 
     @Test("A few free slots are not taken while others are in flight, except by the last members")
     func batches() {
-        var budget = FlightBudget(total: 4096)
+        var budget = SendBudget(total: 4096)
         #expect(budget.admitBatch(.shards, shop, atMost: 2047) == 2047)
         #expect(
             budget.admitBatch(.shards, shop, atMost: 100) == 0,
@@ -143,9 +143,9 @@ struct FlightBudgetTests {
         budget.release(.shards, shop, 31)
         #expect(budget.admitBatch(.shards, shop, atMost: 100) == 32)
         // With no member in flight one slot is better than no slot.
-        var full = FlightBudget(total: 256)
+        var full = SendBudget(total: 256)
         for number in 0..<223 {
-            let client = FlightBudget.Client(100 + number)
+            let client = SendBudget.Client(100 + number)
             #expect(full.admit(.direct, client) == true)
         }
         #expect(full.admitBatch(.shards, shop, atMost: 100) == 1)

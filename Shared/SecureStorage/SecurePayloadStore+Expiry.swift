@@ -27,7 +27,7 @@ extension SecurePayloadStore {
     /// Deletes the bytes of expired content, in one small batch: a value may have 64 KiB.
     ///
     /// - Returns: Their number; fewer than `limit`: none are left that no other process has locked.
-    package func emptyOver(limit: Int = 200) async throws -> Emptied {
+    package func emptyExpired(limit: Int = 200) async throws -> Emptied {
         let rows = try await database.execute(
             """
             WITH held AS MATERIALIZED (
@@ -77,13 +77,13 @@ extension SecurePayloadStore {
     }
 
     /// Returns contents that expired this long ago and still have their bytes; `nil` if there are none.
-    package func overdue(by patience: Duration) async throws -> Overdue? {
+    package func overdue(by timeLimit: Duration) async throws -> Overdue? {
         let row = try await database.execute(
             """
             SELECT count(*) AS count, min(ends_at) AS since FROM secure_payloads
             WHERE is_kept AND ends_at < now() - $1 * interval '1 millisecond'
             """,
-            [.integer(Int(clamping: patience.wholeMilliseconds))]
+            [.integer(Int(clamping: timeLimit.wholeMilliseconds))]
         ).first
         guard let row, let since = try row.instantOrNil("since") else { return nil }
         return Overdue(count: try row.integer("count"), since: since)

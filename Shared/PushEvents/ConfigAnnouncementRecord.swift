@@ -4,7 +4,7 @@ import PushCore
 /// A record of `PUSH_RC`, in the shape of FCM's message: a version of an app's remote config was
 /// published. It becomes a silent push with the same values for every platform, at the place where
 /// its clients look for them.
-enum ConfigAnnouncement {
+enum ConfigAnnouncementRecord {
     /// The key of the number of seconds over which clients should fetch, as text, if the record has a `spread`.
     static let spreadKey = "CONFIG_SPREAD_SECONDS"
 

@@ -7,7 +7,7 @@ import PushCore
 /// app cannot fill it all, nor can several: of the room for single devices each gets three quarters
 /// of what the others have left, so that there is always some for who has little in flight. A shard's
 /// member that has ended holds its slot only as `ShardWindow` says.
-struct FlightBudget {
+struct SendBudget {
     /// A provider of one app: its deliveries compete with each other. A number, as it is hashed for each
     /// delivery.
     struct Client: Hashable, Sendable {
