@@ -20,12 +20,12 @@ bench_sync() {
     sync_script
 
     start_dispatcher events "$(apns_origin constant)"
-    take_turns sync-told -- sync_told -- our_events
+    take_turns sync-notified -- sync_notified -- our_events
     stop_dispatcher events
-    compare sync-told per_second "changes of datasets, told" events /s least 0.5
-    figure sync-told pushes "pushes for $count changes" "" - 0
-    figure sync-told dispatcher_cpu "changes, dispatcher's CPU" ns - 0
-    figure sync-told postgres_cpu "changes, Postgres' CPU" ns - 0
+    compare sync-notified per_second "changes of datasets, notified" events /s least 0.5
+    figure sync-notified pushes "pushes for $count changes" "" - 0
+    figure sync-notified dispatcher_cpu "changes, dispatcher's CPU" ns - 0
+    figure sync-notified postgres_cpu "changes, Postgres' CPU" ns - 0
 
     take_turns sync-updates -- sync_updates 64 3 -- sync_pgbench 3
     compare sync-updates per_second "UpdateRecords, 64 clients" pgbench /s least 0.5
@@ -87,9 +87,9 @@ sync_updates() {
 
 # ── From Kafka ──────────────────────────────────────────────────────────────────────────────────
 
-# sync_told: runs one round of `count` changes over `identities`, written as fast as Kafka accepts
+# sync_notified: runs one round of `count` changes over `identities`, written as fast as Kafka accepts
 # them, and measures from the timestamp of the first to the end of the last push.
-sync_told() {
+sync_notified() {
     local first turns=$((count / identities)) base cpu
     when_closed clear_books
     base=$((sync_round * turns))
@@ -103,7 +103,7 @@ sync_told() {
     cpu="$(cpu_now constant)"
     first="$(milliseconds_now)"
     kcat -P -b "$KAFKA_BOOTSTRAP_SERVERS" -t "${KAFKA_TOPIC_PREFIX}dataset.changes" -K '\t' -l "$stack/changes"
-    wait_for "${dispatcher_pid[events]}" 300 sync_is_told $((base + turns)) || fail "not all is told"
+    wait_for "${dispatcher_pid[events]}" 300 sync_is_notified $((base + turns)) || fail "not all devices were notified"
     cpu="$(cpu_since "$cpu" constant "$count")"
     jq -n --argjson count "$count" --argjson first "$first" --argjson cpu "$cpu" \
         --argjson to "$(sql "SELECT extract(epoch FROM max(finished_at)) * 1000 FROM all_pushes")" \
@@ -111,8 +111,8 @@ sync_told() {
         '{per_second: ($count * 1000 / ($to - $first)), $pushes} + $cpu'
 }
 
-# sync_is_told COUNT: succeeds once each of the identities was notified by a push that has ended.
-sync_is_told() {
+# sync_is_notified COUNT: succeeds once each of the identities was notified by a push that has ended.
+sync_is_notified() {
     sleep 0.3
     [[ "$(sql "SELECT (SELECT count(*) FROM sync_windows) + (SELECT count(*) FROM outbox)
         + (SELECT count(*) FROM all_pushes WHERE finished_at IS NULL)

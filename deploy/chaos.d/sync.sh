@@ -28,7 +28,7 @@ scenario_sync() {
     wait "$driver" || fail "the clients did not end: $(tail -n 5 "$run_folder/sync-clients.log")"
     verdict="$(jq -c . "$stack/sync.json")"
     say "  $verdict"
-    wait_for "${dispatcher_pid[0]}" 120 sync_is_told || true
+    wait_for "${dispatcher_pid[0]}" 120 sync_is_notified || true
     # nginx buffers its log for a second.
     sleep 2
 
@@ -40,7 +40,7 @@ scenario_sync() {
         JOIN sync_pools p ON p.id = d.pool WHERE p.name = '$sync_pool'")"
     promise "each record is what was answered last" \
         "$(jq 'if .different == 0 then 1 else 0 end' <<<"$verdict")"
-    promise "every subscriber was told of its dataset's last count" "$(sql "SELECT
+    promise "every subscriber was notified of its dataset's last count" "$(sql "SELECT
         (bool_and(s.told = d.sync_count) AND count(*) = $count)::int
         FROM sync_subscriptions s JOIN sync_datasets d ON d.id = s.dataset")"
     promise "and its push is delivered" "$(sql "SELECT (count(*) = $count)::int
@@ -112,7 +112,7 @@ start_sync_registration() {
 synced() { sql 'SELECT coalesce(sum(sync_count), 0) FROM sync_datasets'; }
 are_synced() { (($(synced) >= $1)); }
 
-sync_is_told() {
+sync_is_notified() {
     [[ "$(sql "SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM sync_windows)
         + (SELECT count(*) FROM sync_subscriptions s JOIN sync_datasets d ON d.id = s.dataset
             WHERE s.told <> d.sync_count)
