@@ -23,7 +23,7 @@ build_packages=(
     libexpat1-dev libpcre2-dev zlib1g-dev libzstd-dev libwslay-dev
 )
 server_packages=(curl jq kcat postgresql procps)
-test_packages=(openssl python3 python3-venv nghttp2-client nodejs shellcheck)
+test_packages=(openssl python3 python3-venv nghttp2-client nodejs shellcheck chromium)
 kafka_packages=(openjdk-17-jre-headless)
 java_packages=(openjdk-17-jdk-headless)
 

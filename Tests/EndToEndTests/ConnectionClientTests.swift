@@ -62,6 +62,7 @@ struct ConnectionStack: Sendable {
                 "REGISTRATION_URL": registration.url, "CONNECTION_URLS": urls,
                 "NODE_PIDS": nodes.map { "\($0.process.processID)" }.joined(separator: ","),
                 "APP_ID": app.id, "APP_KEY": app.appKey, "MASTER_KEY": app.masterKey,
+                "CHROMIUM": TestEnvironment.chromium ?? "",
             ]
         )
     }
@@ -140,6 +141,12 @@ extension EndToEndTests {
 
         @Test("leancloud-push receives a push")
         func webPush() async throws { _ = try await play("leancloud-push") }
+
+        @Test(
+            "The example page shows a push in Chromium, acknowledges it, and reports its opening",
+            .enabled(if: TestEnvironment.chromium != nil, "there is no Chromium")
+        )
+        func examplePage() async throws { _ = try await play("the example page") }
 
         @Test(
             "Live queries and instant messaging are refused, as the errors of their promises",

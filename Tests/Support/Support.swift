@@ -32,6 +32,8 @@ package enum TestEnvironment {
     package static let javaClients = value("JAVA_CLIENTS")
     /// The folder of the built programs of EndToEndTests/Go.
     package static let goPrograms = value("CARILLON_GO_PROGRAMS")
+    /// The browser's executable.
+    package static let chromium = value("CARILLON_CHROMIUM")
 
     package static func value(_ name: String) -> String? {
         guard let value = ProcessInfo.processInfo.environment[name], !value.isEmpty else {

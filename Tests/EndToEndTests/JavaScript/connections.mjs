@@ -1,7 +1,12 @@
 // Clients that hold a connection of their own: our protocols by plain WebSockets and streams, and
 // LeanCloud's packages with nothing changed but their server.
 
+import { spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
 import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { check, environment, main, unique, until, vendor } from "./support.mjs";
 
 const registration = environment.REGISTRATION_URL;
@@ -326,10 +331,10 @@ async function liveQuery() {
 
 /// Two nodes are replaced, one after the other; the test restarts each once it has ended.
 async function drained() {
-  const count = 100;
+  const count = 1000;
   const channel = unique("c");
   const devices = [];
-  for (let number = 0; number < count; number += 1) {
+  const connect = async () => {
     const { installation } = await register([channel]);
     const { server, secondary } = await call("GET",
       `/v1/route?appId=${app}&installationId=${installation}&secure=0`);
@@ -341,7 +346,8 @@ async function drained() {
       setTimeout(() => device.open(next), 20);
     };
     devices.push(device.open());
-  }
+  };
+  while (devices.length < count) await Promise.all(Array.from({ length: 20 }, connect));
   const on = (node) => devices.filter((one) => one.isOpen && one.node === node).length;
   const settled = (logins) => until("all are connected", () =>
     devices.every((one) => one.logins >= logins.get(one)) || undefined);
@@ -372,8 +378,93 @@ async function drained() {
   }
 }
 
+/// A page in Chromium, by its debugging protocol.
+class Page {
+  #socket;
+  #calls = new Map();
+  #last = 0;
+
+  static async open(address, chromium, folder) {
+    const browser = spawn(chromium, [
+      "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+      "--disable-background-networking", "--disable-component-update", "--disable-sync",
+      "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-port=0",
+      "--user-data-dir=" + folder, "about:blank",
+    ], { stdio: ["ignore", "ignore", "pipe"] });
+    let words = "";
+    browser.stderr.on("data", (text) => { words += text; });
+    const debugging = await until("Chromium", () => /listening on ws:..([^/]+)/.exec(words)?.[1]);
+    const opened = await fetch(`http://${debugging}/json/new?${encodeURIComponent(address)}`,
+      { method: "PUT" });
+    const page = new Page();
+    page.browser = browser;
+    page.#socket = new WebSocket((await opened.json()).webSocketDebuggerUrl);
+    page.#socket.on("message", (text) => {
+      const { id, result } = JSON.parse(text);
+      page.#calls.get(id)?.(result);
+    });
+    await new Promise((resolve) => page.#socket.on("open", resolve));
+    return page;
+  }
+
+  /// Returns the value of an expression in the page.
+  async value(expression) {
+    const id = this.#last += 1;
+    const answer = new Promise((resolve) => this.#calls.set(id, resolve));
+    this.#socket.send(JSON.stringify({
+      id, method: "Runtime.evaluate", params: { expression, returnByValue: true },
+    }));
+    return (await answer)?.result?.value;
+  }
+
+  async close() {
+    this.#socket.close();
+    const ended = new Promise((resolve) => this.browser.on("exit", resolve));
+    this.browser.kill();
+    await ended;
+  }
+}
+
+/// The example page, in a browser.
+async function examplePage() {
+  const channel = unique("c");
+  const files = { "/": ["index.html", "text/html"], "/push.js": ["push.js", "text/javascript"] };
+  const server = createServer((request, response) => {
+    const [name, type] = files[new URL(request.url, "http://a").pathname] ?? [];
+    response.writeHead(name ? 200 : 404, { "Content-Type": type ?? "text/plain" });
+    response.end(name && readFileSync(
+      new URL("../../../deploy/examples/web/" + name, import.meta.url)));
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const query = new URLSearchParams({
+    registration, app, key: environment.APP_KEY, channels: channel,
+  });
+  const folder = mkdtempSync(join(tmpdir(), "carillon-chromium-"));
+  const page = await Page.open(
+    `http://127.0.0.1:${server.address().port}/?${query}`, environment.CHROMIUM, folder);
+  try {
+    const state = (text) => until("the state " + text, async () =>
+      (await page.value("document.getElementById('state')?.textContent")) === text || undefined);
+    await state("not connected");
+    await page.value("document.querySelector('button').click()");
+    await state("connected");
+    const id = await push(channel, "to a page");
+    await until("the push on the page", async () =>
+      (await page.value("document.querySelector('#pushes li div')?.textContent")) === "to a page"
+        || undefined);
+    await ledger(id, 1, 1);
+    await page.value("document.querySelector('#pushes li').click()");
+    await until("opened", async () =>
+      (await call("GET", `/v1/notifications/${id}`)).opens === 1 || undefined);
+  } finally {
+    await page.close();
+    server.close();
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+  }
+}
+
 await main({
   "carillon.push.v1": ownProtocol, offline, expired, "server-sent events": eventStream,
   "leancloud-push": webPush, "leancloud-realtime 4": realtime4, "leancloud-realtime 5": realtime5,
-  "live query": liveQuery, drained,
+  "live query": liveQuery, drained, "the example page": examplePage,
 });

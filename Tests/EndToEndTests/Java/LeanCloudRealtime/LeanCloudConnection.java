@@ -87,8 +87,9 @@ final class LeanCloudConnection {
         push("\"channels\": [\"" + channel + "\"]", "by channel");
         push("\"where\": {\"installationId\": \"" + installation.getInstallationId() + "\"}",
             "by installation");
-        arrive(2);
-        Support.check("in order", alerts(), List.of("by channel", "by installation"));
+        push("\"where\": {\"objectId\": \"" + installation.getObjectId() + "\"}", "by where");
+        arrive(3);
+        Support.check("in order", alerts(), List.of("by channel", "by installation", "by where"));
         Support.check("its channel", JSON.parseObject(pushes.data().get(0)).getString("_channel"), channel);
 
         AVConnectionManager.getInstance().cleanup();
