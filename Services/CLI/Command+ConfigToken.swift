@@ -8,11 +8,15 @@ import Storage
 extension Command {
     static let configTokenCreate = Command(
         "config token create <app>",
-        "Create a publish token for remote config and print it once",
+        "Create a config token and print it once",
         options: [
             .value("--name", "<name>", "who publishes with it; default ci"),
             .flag("--read-only", "it reads templates and publishes none"),
-            .value("--token-file", "<file>", "a token of one's own, at least 20 characters"),
+            .value(
+                "--token-file",
+                "<file>",
+                "a file with a token of your own, at least 20 characters"
+            ),
             json,
         ]
     ) { arguments, context in
@@ -59,7 +63,7 @@ extension Command {
 
     static let configTokenList = Command(
         "config token list <app>",
-        "List an app's publish tokens, without the tokens"
+        "List the names and rights of an app's config tokens"
     ) { arguments, context in
         let (database, app) = try await context.existingApp(arguments)
         return Listing(
@@ -79,7 +83,7 @@ extension Command {
 
     static let configTokenRemove = Command(
         "config token remove <app> <name>",
-        "Revoke a publish token"
+        "Revoke a config token"
     ) { arguments, context in
         let (database, app) = try await context.existingApp(arguments)
         let name = try arguments.operand(1, "name")
@@ -97,7 +101,8 @@ extension Command {
         )
     }
 
-    /// Whether a name is valid. A version names its publisher `<name>@<app>`; `master-key` stands for the master key.
+    /// Whether a name is valid. A version stores its publisher as
+    /// `<name>@<app>`; `master-key` is reserved for the master key.
     private static func isTokenName(_ name: String) -> Bool {
         (1...64).contains(name.utf8.count) && name != "master-key"
             && name.allSatisfy {

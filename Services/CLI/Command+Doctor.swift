@@ -71,7 +71,7 @@ struct Doctor {
     mutating func warn(_ name: String, _ detail: String) { found(name, .warning, detail) }
     mutating func fail(_ name: String, _ detail: String) { found(name, .failed, detail) }
 
-    /// Runs all checks, in the order of their findings.
+    /// Runs all checks. Findings are in the order of the checks.
     mutating func examine() async {
         let providers = await check("providers") { try $0.examineProviders() }
         let cluster = await check("kafka") { try await $0.examineKafka() }
@@ -79,8 +79,8 @@ struct Doctor {
         _ = await check("postgres") { doctor in
             guard let database = try await doctor.examinePostgres() else { return }
             try await doctor.examineApps(database, keys, providers)
-            try await doctor.examineWork(database)
-            try await doctor.expect("config", "what is published is announced") {
+            try await doctor.examineBacklogs(database)
+            try await doctor.expect("config", "all published templates were announced") {
                 try await $0.examineConfig(database)
             }
             try await doctor.expect("secure payloads", "expired content is deleted") {
@@ -183,7 +183,7 @@ struct Doctor {
                 (app.masterKeySealed, StoredApp.masterKeyContext(app.id)),
             ]
             if let keys, !sealed.allSatisfy({ (try? keys.open($0.0, context: $0.1)) != nil }) {
-                fail("app \(app.id)", "CARILLON_MASTER_KEYS do not open its keys")
+                fail("app \(app.id)", "its keys cannot be decrypted with CARILLON_MASTER_KEYS")
                 continue
             }
             if own.isEmpty {
@@ -233,7 +233,8 @@ struct Doctor {
                 (unfit.ofOtherTopics, "name a topic that no credential is for"),
                 (unfit.withoutTopic, "name no topic, and none of the credentials is the default"),
             ].filter { $0.0 > 0 }.map { "\($0.0): \($0.1)" }
-            // One device with an odd topic is not the app's error; all devices are.
+            // A few devices of an unknown topic are a warning; if no device has a matching credential,
+            // the app is misconfigured.
             let isBroken = unfit.count == unfit.total && unfit.withoutCredential == 0
             found(
                 "devices \(app) \(unfit.platform.rawValue)",
@@ -279,15 +280,16 @@ struct Doctor {
         }
     }
 
-    /// Judges the clock of this host, where usually the services run, too.
+    /// Compares this host's clock with Postgres'. Usually the services run on this host, too.
     static func assess(hostIsAhead: Duration) -> Finding {
         guard DatabaseClock.exceedsTolerance(hostIsAhead) else {
-            return Finding(name: "clock", status: .ok, detail: "as Postgres'")
+            return Finding(name: "clock", status: .ok, detail: "agrees with Postgres' clock")
         }
         return Finding(
             name: "clock",
             status: .warning,
-            detail: "\(DatabaseClock.text(hostIsAhead: hostIsAhead)): keep both by NTP"
+            detail:
+                "\(DatabaseClock.text(hostIsAhead: hostIsAhead)): synchronize both clocks with NTP"
         )
     }
 }

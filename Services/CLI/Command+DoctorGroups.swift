@@ -20,7 +20,7 @@ extension Doctor {
                 let positions = try await KafkaAdmin.positions(
                     of: group,
                     in: topics,
-                    since: Instant.now().adding(milliseconds: -GroupLag.patienceMilliseconds)
+                    since: Instant.now().adding(milliseconds: -GroupLag.maximumAgeMilliseconds)
                         .milliseconds,
                     try context.kafka(),
                     timeout: timeout,

@@ -10,7 +10,7 @@ import SyncStorage
 
 /// The checks for work of the services that waits for too long.
 extension Doctor {
-    mutating func examineWork(_ database: PushDatabase) async throws {
+    mutating func examineBacklogs(_ database: PushDatabase) async throws {
         let records = try await database.outbox.count()
         found("outbox", records > 1000 ? .warning : .ok, "\(records) record(s) wait for Kafka")
         let dispatchers = try await database.sessions.count()

@@ -6,11 +6,11 @@ import PushEvents
 struct GroupLag: Equatable {
     /// A working service commits within seconds, under any load. So old records show that it is
     /// stuck. Their age is that of their timestamps, which writers set.
-    static let patienceMilliseconds: Int64 = 60_000
+    static let maximumAgeMilliseconds: Int64 = 60_000
 
     /// The number of records that a dispatcher processes at full speed in some ten seconds: ten times its limit of
     /// outstanding ones. More records have waited too long, whatever their timestamps.
-    static let mostWaiting: Int64 = 100_000
+    static let maximumLag: Int64 = 100_000
 
     let reader: ConsumerRole
     let group: String
@@ -20,7 +20,7 @@ struct GroupLag: Equatable {
     private(set) var partitionsBehind = 0
     /// The existing records that the group has not committed.
     private(set) var waiting: Int64 = 0
-    /// The ones of them that are older than `patienceMilliseconds`.
+    /// The ones of them that are older than `maximumAgeMilliseconds`.
     private(set) var overdue: Int64 = 0
     /// Whether the broker has a committed offset; it deletes them a week after the group's last member left.
     private(set) var hasCommitted = false
@@ -59,19 +59,19 @@ struct GroupLag: Equatable {
         if !hasCommitted {
             return (
                 .warning,
-                "has committed nothing, and \(waiting) record(s) are there, \(place): does a"
-                    + " \(service) run, and is this its group?"
+                "has no committed offset, and the topic has \(waiting) record(s), \(place): is a"
+                    + " \(service) running, and is this its group?"
             )
         }
         if overdue > 0 {
             return (
                 .warning,
-                "\(some), \(overdue) of them for more than a minute: does a \(service) run, and"
-                    + " keep up?"
+                "\(some), \(overdue) of them for more than a minute: is a \(service) running,"
+                    + " and fast enough?"
             )
         }
-        guard waiting > Self.mostWaiting else { return (.ok, some) }
-        return (.warning, "\(some): more than a \(service) works off in ten seconds")
+        guard waiting > Self.maximumLag else { return (.ok, some) }
+        return (.warning, "\(some): more than a \(service) processes in ten seconds")
     }
 
     var json: JSONValue {
@@ -89,9 +89,8 @@ struct GroupLag: Equatable {
 }
 
 extension KafkaGroupPosition {
-    /// The record that the group reads next: the oldest, if it has committed nothing, or if the
-    /// committed offset does not exist: too old by now, or of a topic that was deleted and created
-    /// again.
+    /// The offset that the group reads next. It is the oldest one if the group has committed none, or
+    /// if the committed offset is out of range: the record expired, or the topic was created again.
     fileprivate var next: Int64 {
         guard let committed, (start...max(start, end)).contains(committed) else { return start }
         return committed

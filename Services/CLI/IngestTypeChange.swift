@@ -43,7 +43,8 @@ struct IngestTypeChange {
         )
     }
 
-    /// Returns where the schema accepts less than the stored version; `nil`: nowhere.
+    /// Returns an error with the first place where the schema rejects values that the stored version
+    /// accepts; `nil` if there is none.
     func narrowing() throws(CommandFailure) -> SchemaError? {
         guard let current, let document = current.schema, isNewVersion else { return nil }
         return try content("version \(current.version) of \(name) cannot be read by this version: ")
@@ -88,7 +89,7 @@ enum RetentionOption {
 }
 
 extension ObjectSchema {
-    /// The view's columns for the properties, besides those of every type.
+    /// The view's columns for the schema's properties, without the columns that every type has.
     var columns: [(name: String, type: IngestColumnType)] {
         properties.filter { !$0.name.isSame(as: "_id") }.map { ($0.name, $0.column.stored) }
     }

@@ -1,13 +1,12 @@
-/// Detects a peer that only makes work: a token bucket for each kind of frame that is cheap to send
-/// but not to receive. Pure: the caller passes the time.
+/// Detects a peer that floods the connection: a token bucket for each kind of frame that costs more to
+/// process than to send. Pure: the caller passes the time.
 ///
 /// Requests (limited by the streams that may be open) and bodies (by the windows) are not counted
 /// here. `WINDOW_UPDATE` has a bucket of its own beside control frames, as an honest reader sends
 /// one for each few frames that it receives.
 struct FloodGuard {
     enum Kind: CaseIterable {
-        /// A stream that ended in an error which was not our own decision: `RST_STREAM`, or a frame
-        /// that made the library send one. The work for its request was wasted.
+        /// A stream that the peer reset, or that the library reset because of an invalid frame. The work for its request was wasted.
         case reset
         /// PING, SETTINGS, PRIORITY, empty DATA and frames of unknown types: each is answered, or
         /// parsed, and carries nothing.

@@ -144,7 +144,7 @@ extension AdminCall {
 
     /// The time limit of librdkafka for one request to the group, whose coordinator it may have to
     /// find first.
-    private static let patienceMilliseconds: Int32 = 1500
+    private static let maximumAgeMilliseconds: Int32 = 1500
 
     /// Repeats a request until the deadline, or a final answer: partitions have no leader while
     /// their topic is being made, and a group has no coordinator.
@@ -197,7 +197,7 @@ extension AdminCall {
                 unsafe rd_kafka_committed(
                     handle,
                     list,
-                    min(millisecondsLeft, Self.patienceMilliseconds)
+                    min(millisecondsLeft, Self.maximumAgeMilliseconds)
                 )
             }
             guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {

@@ -27,14 +27,15 @@ package struct Installation: Sendable, Equatable {
     package var vendor: String?
     package var deviceProfile: String?
     package var fields: JSONObject
-    /// Whether it gets template sends only. It may then share its token with others: no save finds it
-    /// by the token, and it takes the token from no other.
+    /// Whether it receives only sends to templates. It may then share its token with others: saves do not
+    /// look it up by the token, and saving it removes the token from no other.
     package var isTemplateOnly = false
     package var isValid: Bool
     /// The reason why a provider's answer, or the device's silence, made it invalid; `nil` if the
     /// client muted it itself.
     package var invalidReason: String?
-    /// The time when the device last named its token: an older answer that the token is gone is ignored.
+    /// The time when the device last sent its token. A provider's older answer that the token is
+    /// unregistered is ignored.
     package var tokenUpdatedAt: Instant?
     package var createdAt: Instant
     package var updatedAt: Instant
@@ -89,7 +90,7 @@ extension Installation {
             installationID = try fields.installationID()
             environment = try fields.environment()
             (platform, token) = try fields.route()
-            // `installationID` finds it: its token is no other key.
+            // `installationID` finds it; it has no provider's token to search by.
             if platform == .connection { (platform, token) = (nil, nil) }
             deviceType = try fields.string("deviceType", maximumBytes: 64)
             deviceToken = try fields.string("deviceToken", maximumBytes: 4096)
@@ -122,9 +123,10 @@ extension Installation {
     /// Applies the object as it is after a save: all of its fields, not only those that changed.
     ///
     /// `object` is `self.object` with the request's changes applied to it, `changed` the names of the
-    /// request's fields. A device that names its token is alive: it becomes valid again unless it was
-    /// muted. One that was only silent becomes valid by any save. A new channel's name must obey
-    /// `isChannel`; existing ones are accepted, so that one surface does not reject another's.
+    /// request's fields. A save with a token shows that the device is active: it becomes valid
+    /// again unless it was muted. One that was only inactive becomes valid by any save. A new channel's name must obey
+    /// `isChannel`; existing ones are accepted, so that one API does not reject names that
+    /// another one allowed.
     package mutating func take(
         _ object: JSONObject,
         changed: ExactStringSet,
@@ -153,11 +155,11 @@ extension Installation {
         identity = try reader.identity()
         let before = (platform, token)
         let route = try reader.route()
-        // A route that another installation took returns only if the device names it again.
-        let isOnlyReread =
+        // If another installation took over this token, it is set again only when the device sends it.
+        let wasTakenOver =
             !isNew && token == nil && changed.isDisjoint(with: Self.routeFields)
             && route.0 != .connection
-        (platform, token) = isOnlyReread ? (nil, nil) : route
+        (platform, token) = wasTakenOver ? (nil, nil) : route
         fields = [:]
         for (key, value) in object where !Self.ownFields.contains(key) { fields[key] = value }
         updatedAt = max(now, createdAt)
@@ -171,7 +173,7 @@ extension Installation {
                 invalidReason = nil
             }
         }
-        if invalidReason == Self.silentReason {
+        if invalidReason == Self.inactiveReason {
             isValid = true
             invalidReason = nil
         }
@@ -181,8 +183,8 @@ extension Installation {
         }
     }
 
-    /// The reason of an installation that was not opened for as long as its app requires.
-    package static let silentReason = "silent"
+    /// The reason of an installation that was not saved for the app's `valid-days`.
+    package static let inactiveReason = "silent"
     /// The reason of an Azure client's installation whose `expirationTime` has passed.
     package static let hubExpiredReason = "expirationTime"
 
@@ -225,7 +227,10 @@ struct InstallationFields {
         guard let value = object[field] else { return }
         if field != HubTemplate.field, let problem = FieldName.problem(field) { throw problem }
         guard Installation.isStorable(value) else {
-            throw .wrongType(field, "without NUL characters and numbers that would be rounded")
+            throw .wrongType(
+                field,
+                "without NUL characters and without numbers that cannot be stored exactly"
+            )
         }
     }
 
@@ -332,13 +337,14 @@ struct InstallationFields {
         return (.connection, id)
     }
 
-    /// Whether the device may hold a connection of its own, as far as its type and vendor say:
-    /// LeanCloud's rule. Apple's and Microsoft's systems are reached by their own services, which an
-    /// installation without a token did not register with yet.
+    /// Whether the device may hold a connection of its own, by its type and vendor, as LeanCloud decides
+    /// it. Apple's and Windows' devices use APNs and WNS; without a token they have not registered there
+    /// yet.
     private func canConnect() throws(InstallationError) -> Bool {
         let vendor = try string("vendor", maximumBytes: 64)?.lowercased() ?? ""
         guard vendor.isEmpty || vendor == "lc" else { return false }
-        // Azure's clients have channels of platforms that are not served here, and no connections.
+        // Azure's clients may have push channels of platforms that are not supported. They do not use
+        // connections.
         guard self[HubTemplate.field] == nil else { return false }
         switch try string("deviceType", maximumBytes: 64)?.lowercased() {
         case nil, "ios", "macos", "osx", "watchos", "tvos", "visionos", "applewatch", "windows",

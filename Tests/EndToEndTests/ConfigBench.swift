@@ -3,7 +3,7 @@ import JSON
 import Support
 import Testing
 
-/// A stack with the config watcher, a dispatcher, and an app with a publish token.
+/// A stack with the config watcher, a dispatcher, and an app with a config token.
 struct ConfigBench: Sendable {
     let stack: Stack
     let watcher: Stack.Service
@@ -103,7 +103,7 @@ struct ConfigBench: Sendable {
 struct RunningConfig: SuiteTrait, TestScoping {
     @TaskLocal static var running: (stack: Stack, watcher: Stack.Service)?
 
-    /// Makes an app of its own on the suite's stack, with a publish token.
+    /// Makes an app of its own on the suite's stack, with a config token.
     static func makeBench() async throws -> ConfigBench {
         guard let running else { throw TestFailure("this suite runs no config watcher") }
         let app = try await running.stack.makeApp()
@@ -133,7 +133,7 @@ extension Trait where Self == RunningConfig {
 }
 
 extension Stack {
-    /// Makes a new publish token for an app's remote config.
+    /// Makes a new config token for an app's remote config.
     func configToken(
         of app: String,
         named name: String,

@@ -315,7 +315,7 @@ struct SaveRuleTests {
     @Test("Any save revives a silent device, a muted one stays muted, and a dead token stays dead")
     func openingRevives() throws {
         var phone = try installation("a", ["deviceToken": "aa"])
-        (phone.isValid, phone.invalidReason) = (false, Installation.silentReason)
+        (phone.isValid, phone.invalidReason) = (false, Installation.inactiveReason)
         try phone.take(phone.object, changed: ["badge"], now: .earliest)
         #expect(phone.isValid && phone.invalidReason == nil)
 
@@ -329,7 +329,7 @@ struct SaveRuleTests {
         try phone.take(phone.object, changed: ["deviceToken"], now: .earliest)
         #expect(phone.isValid)
 
-        (phone.isValid, phone.invalidReason) = (false, Installation.silentReason)
+        (phone.isValid, phone.invalidReason) = (false, Installation.inactiveReason)
         var object = phone.object
         object["valid"] = false
         try phone.take(object, changed: ["valid"], now: .earliest)

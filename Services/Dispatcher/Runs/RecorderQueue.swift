@@ -19,7 +19,7 @@ struct RecorderQueue<Item> {
     /// The outcomes at which a block waits for no more.
     static var block: Int { 1000 }
     /// The time that an outcome waits for others, if more are coming.
-    static var patienceMilliseconds: Int64 { 60 }
+    static var maximumAgeMilliseconds: Int64 { 60 }
     static var maximumProduces: Int { 4 }
     /// Entries of one write.
     static var batch: Int { 500 }
@@ -62,7 +62,7 @@ struct RecorderQueue<Item> {
     mutating func nextBlock(at now: MonotonicInstant, isMoreComing: Bool) -> [Entry]? {
         guard produces < Self.maximumProduces, let first = ended.first,
             !isMoreComing || endedOutcomes >= Self.block
-                || now.milliseconds(since: first.at) >= Self.patienceMilliseconds
+                || now.milliseconds(since: first.at) >= Self.maximumAgeMilliseconds
         else { return nil }
         var (count, outcomes) = (0, 0)
         while count < ended.count, outcomes < Self.block {
@@ -79,7 +79,7 @@ struct RecorderQueue<Item> {
     /// The time at which a block is due whatever is coming; `nil` if no entry waits for it.
     var nextLook: MonotonicInstant? {
         guard produces < Self.maximumProduces else { return nil }
-        return ended.first?.at.adding(milliseconds: Self.patienceMilliseconds)
+        return ended.first?.at.adding(milliseconds: Self.maximumAgeMilliseconds)
     }
 
     /// Notes that Kafka has acknowledged the outcomes of these.

@@ -42,7 +42,7 @@ extension InstallationStore {
             """,
             [
                 .text(app), .integer(min(max(limit, 0), 10_000)),
-                .textArray([Installation.silentReason, Installation.hubExpiredReason]),
+                .textArray([Installation.inactiveReason, Installation.hubExpiredReason]),
                 .integer(maximumBytes),
             ]
         ).rows.map { row in

@@ -4,21 +4,21 @@ import Storage
 /// The place in an audience where a page begins, and its bounds.
 struct PageStart {
     let cursor: String?
-    /// Microseconds since 1970.
+    /// Installations created after this time are not in the audience. Microseconds since 1970.
     let plannedUntil: Int64
     let limit: Int
     /// The last id of the page; `nil` if it has no upper bound.
     var end: String?
 
-    /// Returns the condition that an installation `n` is not behind `end`.
+    /// Returns an SQL condition that limits `n.object_id` to `end`; empty without an `end`.
     func bound(_ parameters: inout [PostgresValue]) -> String {
         guard let end else { return "" }
         parameters.append(.text(end))
         return " AND n.object_id <= $\(parameters.count)"
     }
 
-    /// Returns the id at which a page of so many of the app's installations ends, from the primary key
-    /// alone; `nil` if the page takes all that are left.
+    /// Returns the id of the last of the app's next `installations`, from the primary key alone; `nil` if
+    /// fewer are left.
     func pageEnd(
         of app: String,
         installations: Int,
@@ -36,8 +36,8 @@ struct PageStart {
 
 /// The result of planning one page of an audience.
 struct AudiencePage {
-    /// Shards of a page.
-    static let shardsAtOnce = 10
+    /// The most shards that one page creates.
+    static let maximumShards = 10
 
     var inserted = 0
     var shards = 0

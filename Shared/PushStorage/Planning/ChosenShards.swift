@@ -30,7 +30,7 @@ enum ChosenShards {
     ) async throws -> AudiencePage {
         if selectors.selectsNothing { return AudiencePage() }
         _ = try await transaction.execute(ConditionPlan.sql)
-        let limit = max(1, min(size * AudiencePage.shardsAtOnce, most ?? .max))
+        let limit = max(1, min(size * AudiencePage.maximumShards, most ?? .max))
         var choice = Choice(
             push: push,
             selectors: selectors,

@@ -17,7 +17,7 @@ extension CutShards {
         _ sparse: [String]?,
         _ transaction: PostgresTransaction
     ) async throws -> AudiencePage {
-        let limit = size * AudiencePage.shardsAtOnce
+        let limit = size * AudiencePage.maximumShards
         var parameters: [PostgresValue] = [
             .text(push.app), .text(start.cursor ?? ""), .timestamp(start.plannedUntil),
             .integer(size), .integer(limit),

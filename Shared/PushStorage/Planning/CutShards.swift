@@ -41,7 +41,7 @@ enum CutShards {
         }
         var parameters: [PostgresValue] = [
             .text(push.app), .text(start.cursor ?? ""), .timestamp(start.plannedUntil),
-            .integer(size), .integer(size * AudiencePage.shardsAtOnce),
+            .integer(size), .integer(size * AudiencePage.maximumShards),
         ]
         let conditions =
             start.bound(&parameters) + (try selectors.conditions(&parameters, app: push.app))
@@ -60,7 +60,7 @@ enum CutShards {
         var uppers: [String?] = try parts.rows.map { try $0.text("upper") }
         let members = try parts.rows.map { try $0.integer("members") }
         let total = members.reduce(0, +)
-        let cursor = total < size * AudiencePage.shardsAtOnce ? start.end : uppers.last ?? nil
+        let cursor = total < size * AudiencePage.maximumShards ? start.end : uppers.last ?? nil
         let lowers = [start.cursor ?? ""] + uppers.dropLast().map { $0 ?? "" }
         if cursor == nil, !uppers.isEmpty { uppers[uppers.count - 1] = nil }
         let shards = zip(zip(lowers, uppers), members).map { bounds, members in

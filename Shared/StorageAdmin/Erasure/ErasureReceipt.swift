@@ -40,8 +40,8 @@ package struct ErasureReceipt: Equatable, Sendable {
     /// SHA-256 of `<app>/<kind>/<id>`, in hex.
     package var subject: String
     package var erased: ErasureCounts
-    /// Shards of broadcasts that were being sent to the subject and did not reach a checkpoint in
-    /// time: each may still write one delivery, so the erasure must be repeated some seconds later.
+    /// The number of shards that were still sending to the subject when the erasure ended. Each may write
+    /// one more delivery: the erasure must be repeated some seconds later.
     package var inFlight: Int
     package var at: Instant
 

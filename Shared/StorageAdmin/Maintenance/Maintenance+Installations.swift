@@ -34,7 +34,7 @@ extension Maintenance {
         let silent = try await repeated(
             Self.silenceSQL,
             [.textArray(apps), .integerArray(settings.map(\.validDays))],
-            [.text(Installation.silentReason)],
+            [.text(Installation.inactiveReason)],
             batches
         )
         let gone = try await repeated(
