@@ -11,7 +11,8 @@ struct DoctorJudgementTests {
         let finding = Doctor.assess(hostIsAhead: .seconds(-120))
         #expect(finding.status == .warning)
         #expect(
-            finding.detail == "this host's clock is 120 s behind Postgres': synchronize both clocks with NTP"
+            finding.detail
+                == "this host's clock is 120 s behind Postgres': synchronize both clocks with NTP"
         )
     }
 

@@ -73,7 +73,9 @@ struct GroupLagTests {
         let deaf = lag(position(nil, of: (0, 0)), position(nil, of: (5, 9), recent: 5))
         #expect(deaf.waiting == 4)
         #expect(deaf.finding.status == .warning)
-        #expect(deaf.finding.detail.hasPrefix("has no committed offset, and the topic has 4 record(s)"))
+        #expect(
+            deaf.finding.detail.hasPrefix("has no committed offset, and the topic has 4 record(s)")
+        )
     }
 
     @Test("A commit of a deleted offset counts as the consumer treats it: from the start")

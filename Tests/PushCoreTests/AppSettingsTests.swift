@@ -17,10 +17,10 @@ struct AppSettingsTests {
     func everySettingTakesWhatItShows() throws {
         let changes = [
             "client-push=on", "client-find=on", "client-delete=on", "valid-days=90",
-            "delete-days=7", "mpns=off", "requests-per-minute=100", "pushes-per-minute=0",
-            "signature-max-age=600", "config-fetches-per-hour=0", "secure-unnamed=on",
-            "secure-ids=int31", "sync-unsigned=on", "ingest-objects-per-minute=5000",
-            "receipts=on",
+            "delete-days=7", "mpns=off", "connections=off", "requests-per-minute=100",
+            "pushes-per-minute=0", "signature-max-age=600", "config-fetches-per-hour=0",
+            "secure-unnamed=on", "secure-ids=int31", "sync-unsigned=on",
+            "ingest-objects-per-minute=5000", "receipts=on",
         ]
         var stored: JSONObject = [:]
         for text in changes {

@@ -45,7 +45,7 @@ struct BadgeChangeTests {
     func platforms() throws {
         #expect(
             try amounts(["data": ["badge": "Increment"]])
-                == [.apns: 1, .fcm: 1, .wns: 1, .mpns: 1]
+                == [.apns: 1, .fcm: 1, .wns: 1, .mpns: 1, .connection: 1]
         )
         #expect(try amounts(["data": ["badge": 3, "ios": ["badge": "Increment"]]]) == [.apns: 1])
         #expect(
@@ -56,7 +56,7 @@ struct BadgeChangeTests {
         #expect(
             try amounts([
                 "data": ["badge": "Increment"], "native": ["apns": ["payload": ["aps": [:]]]],
-            ]) == [.fcm: 1, .wns: 1, .mpns: 1]
+            ]) == [.fcm: 1, .wns: 1, .mpns: 1, .connection: 1]
         )
         #expect(try amounts(["data": ["alert": "x", "badge": 1]]).isEmpty)
     }

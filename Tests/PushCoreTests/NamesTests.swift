@@ -123,7 +123,9 @@ struct InstallationTests {
             (["deviceType": "android", "deviceToken": "d", "pushType": "gcm"], .fcm, "d"),
             (["deviceType": "android", "deviceToken": "d"], nil, nil),
             (["deviceType": "android", "registrationId": "r", "vendor": "mi"], nil, nil),
-            (["deviceType": "android", "installationId": "i"], nil, nil),
+            (["deviceType": "android", "installationId": "i"], .connection, "i"),
+            (["deviceType": "android", "installationId": "i", "vendor": "mi"], nil, nil),
+            (["deviceType": "ios", "installationId": "i"], nil, nil),
             (
                 ["deviceType": "windows", "subscriptionUri": "https://a.notify.windows.com/?t"],
                 .wns, "https://a.notify.windows.com/?t"
@@ -140,14 +142,16 @@ struct InstallationTests {
                 ["deviceType": "wp", "subscriptionUri": "https://127.0.0.1:8443/mpns/1"], .mpns,
                 "https://127.0.0.1:8443/mpns/1"
             ),
-            (["deviceType": "web", "installationId": "i"], nil, nil),
+            (["deviceType": "web", "installationId": "i"], .connection, "i"),
         ] as [(JSONObject, Platform?, String?)]
     )
     func routes(object: JSONObject, platform: Platform?, token: String?) throws {
         let installation = try make(object)
         #expect(installation.platform == platform)
         #expect(installation.token == token)
-        #expect(try Installation.Keys(object).token == token)
+        // A device with a connection is found by its installation id alone.
+        let key = platform == .connection ? nil : token
+        #expect(try Installation.Keys(object).token == key)
     }
 
     @Test(
