@@ -46,7 +46,7 @@ package actor OutboxRelay: ServicePart {
         self.log = log
         relayed = metrics.counter(.outboxRelayed)
         worker = ClaimWorker(
-            "the outbox cannot be brought to Kafka",
+            "the outbox cannot be relayed to Kafka",
             wokenBy: WakeUp(on: loop),
             listening: { wake in
                 try await database.onNotification(.outbox) { _ in wake() }

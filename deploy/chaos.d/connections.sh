@@ -2,8 +2,8 @@
 # deploy/chaos.
 # shellcheck shell=bash
 
-declare -A node_pid=() node_port=()
-device_pids=()
+# shellcheck source=deploy/bench.d/devices.sh
+. "$root/deploy/bench.d/devices.sh"
 
 scenario_connections() {
     local app=connections kills=5 kill driver start=$SECONDS
@@ -77,28 +77,6 @@ scenario_connections() {
     clear_books
 }
 
-# create_devices APP COUNT: stores the installations of `connection_clients.py`.
-create_devices() {
-    sql "INSERT INTO installations (app, object_id, installation_id, device_type, provider, token, token_hash,
-            environment, channels, fields, token_updated_at)
-        SELECT '$1', lpad(to_hex(i), 24, '0'), id, 'web', 'connection', id,
-            sha256(convert_to(id, 'UTF8')), '', '{news}',
-            jsonb_build_object('installationId', id, 'deviceType', 'web'), now()
-        FROM generate_series(1, $2) AS i, LATERAL (SELECT 'device-' || lpad(i::text, 16, '0')) AS t (id)"
-    sql 'VACUUM (ANALYZE) installations'
-}
-
-# start_node NAME [VARIABLE=VALUE…]: starts carillon-connection on its port, and waits until it is ready.
-start_node() {
-    local name="$1" log="$run_folder/node-$1.log"
-    shift
-    start "node-$name" "$log" env HTTP_HOST=127.0.0.1 HTTP_PORT="${node_port[$name]}" LOG_FORMAT=json \
-        LD_PRELOAD=libmimalloc.so.2 HTTP_ACCESS_LOG=false CONNECTION_DRAIN=1s "$@" "$bin/carillon-connection"
-    node_pid[$name]=$started
-    wait_for "$started" 60 curl -sf -o "$stack/readyz" "http://127.0.0.1:${node_port[$name]}/readyz" ||
-        fail "node $name is not ready: $(tail -n 5 "$log")"
-}
-
 # push_to_devices: sends one push to all devices, and ten to single ones.
 push_to_devices() {
     local number
@@ -114,36 +92,7 @@ push_to_devices() {
     singles=$((pushes * 10))
 }
 
-# start_devices APP COUNT PORTS: starts clients for the devices, in processes of at most 8,000.
-start_devices() {
-    local first
-    for ((first = 1; first <= $2; first += 8000)); do
-        start "devices-$first" "$run_folder/devices-$first.log" python3 \
-            "$root/Tests/Benchmarks/connection_clients.py" "$1" "$(jq -r .appKey "$stack/$1.json")" \
-            $(($2 - first < 8000 ? $2 - first + 1 : 8000)) "$3" "$stack/devices-$first.json" "$first"
-        device_pids+=("$started")
-    done
-}
-
-stop_devices() {
-    local pid
-    for pid in "${device_pids[@]}"; do stop_service "$pid"; done
-    device_pids=()
-    rm -f "$stack"/devices-*.json
-}
-
-# counted: prints the sums of all clients' counts.
-counted() {
-    jq -sc 'map(del(.lags, .first, .last, .newest)) | map(to_entries[]) | group_by(.key)
-        | map({key: .[0].key, value: (map(.value) | add)}) | from_entries' \
-        "$stack"/devices-*.json 2>/dev/null || echo '{}'
-}
 balance() { carillon connections "$app" --json | jq -c .messages; }
-are_connected() {
-    sleep 0.2
-    [[ "$(counted | jq .open)" == "$1" ]]
-}
-
 is_on_its_way() {
     sleep 0.1
     (("$(counted | jq '.distinct // 0')" >= (pushes - 1) * devices + devices / 5))
