@@ -52,7 +52,7 @@ struct ConnectionService: HTTPServiceProgram {
             jobs: (try service.outbox().parts) + [
                 expiryJob(service.database, in: runtime),
                 nodeReport(hubs, service.database, in: runtime),
-                drain(hubs, over: own.drain, in: runtime),
+                drain(hubs, service.database, over: own.drain, in: runtime),
             ]
         )
     }
@@ -97,17 +97,19 @@ struct ConnectionService: HTTPServiceProgram {
     /// Sends all clients away. The last job, so that it is the first to be stopped.
     private static func drain(
         _ hubs: [DeviceHub],
+        _ database: PushDatabase,
         over duration: Duration,
         in runtime: ServiceRuntime
     ) -> ClosurePart {
         ClosurePart("drain") {
             await runtime.mainLoop.untilCancelled()
             let limit = runtime.mainLoop.stopClock.limit(duration, share: 0.6)
-            await withTaskGroup(of: Void.self) { group in
-                for hub in hubs {
-                    group.addTask(executorPreference: hub.loop) { await hub.drain(over: limit) }
-                }
+            // The part's own task is cancelled by now: in it, no time would pass.
+            let drains = hubs.map { hub in
+                Task(executorPreference: hub.loop) { await hub.drain(over: limit) }
             }
+            for drain in drains { await drain.value }
+            try? await database.connections.forget(node: nodeName())
         }
     }
 }
@@ -125,7 +127,8 @@ private func expiryJob(_ database: PushDatabase, in runtime: ServiceRuntime) -> 
     }
 }
 
-/// Makes the job that reports the open connections of this process.
+/// Makes the job that reports the open connections of this process, and closes those of apps that were
+/// deleted or want none any more.
 private func nodeReport(
     _ hubs: [DeviceHub],
     _ database: PushDatabase,
@@ -150,6 +153,10 @@ private func nodeReport(
             }
         }
         try await database.connections.report(ConnectionNode(name: name, open: open))
+        let unserved = try await database.connections.unserved(of: Array(open.keys))
+        if !unserved.isEmpty {
+            for hub in hubs { hub.loop.execute { hub.close(unserved) } }
+        }
         return .seconds(10)
     }
 }

@@ -120,8 +120,11 @@ final class SocketSession: WebSocketHandler, DeviceTransport, @unchecked Sendabl
 
     private static func isWellFormed(_ login: LoginRequest) -> Bool {
         let length = login.installationID.utf8.count
-        let least = login.appKey == nil ? 1 : DeviceHub.Limits.leastIDLength
-        return (least...DeviceHub.Limits.mostIDLength).contains(length)
+        let allowed =
+            login.appKey == nil
+            ? 1...DeviceHub.Limits.mostLeanCloudIDLength
+            : DeviceHub.Limits.leastIDLength...DeviceHub.Limits.mostIDLength
+        return allowed.contains(length)
             && !login.installationID.utf8.contains(0)
     }
 

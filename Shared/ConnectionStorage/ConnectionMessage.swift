@@ -87,8 +87,8 @@ package final class MessageContent: Sendable {
         data = (try? JSONValue.parse(text))?.object ?? [:]
     }
 
-    /// The approximate bytes of memory.
-    var weightBytes: Int { 512 + text.count * 3 }
+    /// The approximate bytes of memory: a JSON value needs up to 24 times the bytes of its text.
+    var weightBytes: Int { 512 + text.count * 24 }
 }
 
 /// A stored message that its device has not acknowledged yet.
@@ -106,6 +106,8 @@ package struct WaitingMessage: Sendable {
     package var hasOwnExpiry: Bool
     /// The first of the push's channels that the installation has.
     package var channel: String?
+    /// Whether more messages of the device wait than were read, as these have enough bytes.
+    package var isCut: Bool
     package var content: MessageContent
 
     package init(
@@ -117,8 +119,10 @@ package struct WaitingMessage: Sendable {
         expiresAt: Instant,
         hasOwnExpiry: Bool = false,
         channel: String? = nil,
+        isCut: Bool = false,
         content: MessageContent
     ) {
+        self.isCut = isCut
         self.device = device
         self.id = id
         self.sequence = sequence

@@ -121,10 +121,13 @@ extension ConnectionStore {
 
     // MARK: Messages
 
-    /// Reads the unexpired messages of devices, the oldest of each first.
+    /// The bytes of a device's messages from which no more of them are read at once.
+    package static let pageBytes = 64 << 10
+
+    /// Reads the unexpired messages of devices, the oldest of each first, up to `pageBytes` for each.
     ///
     /// - Parameters:
-    ///   - devices: At most some hundreds.
+    ///   - devices: At most some tens.
     ///   - limit: The most for each device.
     /// - Returns: In the order of the devices.
     /// - Throws: `StorageError`.
@@ -132,19 +135,20 @@ extension ConnectionStore {
         guard !devices.isEmpty else { return [] }
         let rows = try await database.execute(
             """
-            SELECT m.device, m.id, m.seq, m.content, m.target, m.stored_at, m.expires_at,
-                m.has_own_expiry, CASE WHEN c.channels <> '{}' THEN (
-                    SELECT n FROM unnest(c.channels) WITH ORDINALITY AS k(n, place)
-                    JOIN installations i ON i.app = m.app AND i.object_id = m.target
-                        AND i.channels @> ARRAY[k.n]
-                    ORDER BY k.place LIMIT 1) END AS channel
-            FROM unnest($1::bytea[]) WITH ORDINALITY AS d(device, place)
-            CROSS JOIN LATERAL (
-                SELECT * FROM connection_messages w
-                WHERE w.device = d.device AND w.expires_at > now()
-                ORDER BY w.seq LIMIT $2) m
-            JOIN connection_contents c ON c.id = m.content
-            ORDER BY d.place, m.seq
+            SELECT * FROM (
+                SELECT d.place, m.device, m.id, m.seq, m.content, m.target, m.stored_at,
+                    m.expires_at, m.has_own_expiry, m.channel, count(*) OVER (PARTITION BY d.place) AS found,
+                    row_number() OVER (PARTITION BY d.place ORDER BY m.seq) AS number,
+                    coalesce(sum(octet_length(c.body)) OVER (PARTITION BY d.place ORDER BY m.seq
+                        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
+                FROM unnest($1::bytea[]) WITH ORDINALITY AS d(device, place)
+                CROSS JOIN LATERAL (
+                    SELECT * FROM connection_messages w
+                    WHERE w.device = d.device AND w.expires_at > now()
+                    ORDER BY w.seq LIMIT $2) m
+                JOIN connection_contents c ON c.id = m.content) m
+            WHERE before < \(Self.pageBytes)
+            ORDER BY place, seq
             """,
             [.bytesArray(devices.map(\.bytes)), .integer(limit)]
         ).rows
@@ -160,6 +164,7 @@ extension ConnectionStore {
                 expiresAt: try row.instant("expires_at"),
                 hasOwnExpiry: try row.boolean("has_own_expiry"),
                 channel: try row.textOrNil("channel"),
+                isCut: try row.integer("number") < row.integer("found"),
                 content: content
             )
         }
@@ -262,7 +267,8 @@ extension ConnectionStore {
         )
     }
 
-    /// Stores that users opened the notifications of messages: once for each push and installation.
+    /// Stores that users opened the notifications of messages: once for each push and installation. Those of
+    /// a deleted app are ignored.
     package func opened(_ messages: [MessageAck]) async throws {
         guard !messages.isEmpty else { return }
         _ = try await database.execute(
@@ -270,6 +276,7 @@ extension ConnectionStore {
             INSERT INTO push_receipts (app, target, kind, who)
             SELECT DISTINCT g.app, g.push, \(ReceiptKind.opened.rawValue), g.who
             FROM unnest($1::text[], $2::text[], $3::text[]) AS g(app, push, who)
+            JOIN apps a ON a.id = g.app
             ORDER BY 1, 2, 4 ON CONFLICT DO NOTHING
             """,
             [
@@ -306,10 +313,14 @@ extension ConnectionStore {
         return known
     }
 
+    /// SQL: the vendors whose devices a provider serves (`Installation.servedVendors`).
+    private static let servedVendors =
+        "(" + Installation.servedVendors.sorted().map { "'\($0)'" }.joined(separator: ", ") + ")"
+
     /// Whether an installation may have a connection and has no route: LeanCloud's rule, as
     /// `InstallationFields.route` decides it for a save.
     private static let isUnrouted = """
-        (i.token IS NULL AND coalesce(lower(i.vendor), '') IN ('', 'lc') AND NOT i.template_only
+        (i.token IS NULL AND coalesce(lower(i.vendor), '') NOT IN \(servedVendors) AND NOT i.template_only
             AND lower(i.device_type) NOT IN ('ios', 'macos', 'osx', 'watchos', 'tvos', 'visionos',
                 'applewatch', 'windows', 'winrt', 'wp'))
         """
@@ -321,7 +332,7 @@ extension ConnectionStore {
             JOIN installations i ON i.app = g.app AND i.installation_id = g.id
             WHERE i.updated_at < now() - interval '1 hour' OR i.invalid_reason IS NOT NULL
                 OR \(isUnrouted)
-            ORDER BY i.app, i.object_id FOR UPDATE OF i)
+            ORDER BY i.app, i.object_id FOR NO KEY UPDATE OF i)
         UPDATE installations i SET updated_at = greatest(now(), i.created_at),
             valid = i.valid OR i.invalid_reason IS NOT NULL, invalid_reason = NULL,
             invalidated_at = NULL,
@@ -336,7 +347,7 @@ extension ConnectionStore {
 
     private static let knownSQL = """
         SELECT g.place, i.object_id, i.valid, r.digest,
-            coalesce(lower(i.vendor), '') NOT IN ('', 'lc') AS has_vendor
+            coalesce(lower(i.vendor), '') IN \(servedVendors) AS has_vendor
         FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS g(app, id, place)
         JOIN installations i ON i.app = g.app AND i.installation_id = g.id
         LEFT JOIN secure_readers r ON r.app = i.app AND r.installation = i.object_id
@@ -349,6 +360,7 @@ extension ConnectionStore {
     /// - Returns: The number of messages; fewer than `limit`: none are left that no other process has
     ///   locked.
     package func expire(limit: Int = 1000) async throws -> Int {
+        try await expireContents(limit: limit)
         let results = try await database.execute([
             (
                 """
@@ -366,14 +378,37 @@ extension ConnectionStore {
                 SELECT count(*) AS count FROM gone
                 """, [.integer(limit)]
             ),
-            (
-                """
-                DELETE FROM connection_contents WHERE id IN (
-                    SELECT id FROM connection_contents WHERE keep_until < now()
-                    ORDER BY keep_until LIMIT $1 FOR UPDATE SKIP LOCKED)
-                """, [.integer(limit)]
-            ), ("DELETE FROM connection_nodes WHERE seen_at < now() - interval '1 day'", []),
+            ("DELETE FROM connection_nodes WHERE seen_at < now() - interval '1 day'", []),
         ])
         return try results[0].first?.integer("count") ?? 0
+    }
+
+    /// Deletes contents without messages. They are locked first: the second statement sees the messages
+    /// of every transaction that had a lock before.
+    private func expireContents(limit: Int) async throws {
+        try await database.transaction { transaction in
+            let due = try await transaction.execute(
+                """
+                SELECT id FROM connection_contents WHERE keep_until < now()
+                ORDER BY keep_until LIMIT $1 FOR UPDATE SKIP LOCKED
+                """,
+                [.integer(limit)]
+            ).rows.map { try $0.integer("id") }
+            guard !due.isEmpty else { return }
+            _ = try await transaction.execute(
+                """
+                WITH used AS MATERIALIZED (
+                    SELECT c.id, EXISTS (
+                        SELECT FROM connection_messages m WHERE m.content = c.id) AS is_used
+                    FROM unnest($1::bigint[]) AS c(id)
+                ), deleted AS (
+                    DELETE FROM connection_contents c USING used u WHERE c.id = u.id AND NOT u.is_used
+                )
+                UPDATE connection_contents c SET keep_until = now() + interval '6 hours'
+                FROM used u WHERE c.id = u.id AND u.is_used
+                """,
+                [.integerArray(due)]
+            )
+        }
     }
 }

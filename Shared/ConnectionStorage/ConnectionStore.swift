@@ -69,7 +69,7 @@ package struct ConnectionStore: Sendable {
         let devices = Set(messages.map(\.device)).map(\.bytes)
         let stored = try await database.transaction { transaction in
             let results = try await transaction.pipeline([
-                (Self.contentSQL, limits + Self.contentColumns.parameters(of: contents)),
+                (Self.contentSQL, Self.contentColumns.parameters(of: contents)),
                 (Self.keepSQL, limits + Self.columns.parameters(of: messages)),
                 (
                     Self.collapseSQL,
@@ -118,29 +118,39 @@ package struct ConnectionStore: Sendable {
         return Set(try rows.rows.map { try $0.uuid("id") })
     }
 
-    // Contents live to the end of the day after the last message, so that batches of one push seldom
-    // change the row.
+    // A conflict locks the row until the commit: `expire` does not delete it before its messages are seen.
     private static let contentSQL = """
         INSERT INTO connection_contents AS c (push_id, digest, app, event_id, body, channels, keep_until)
         SELECT g.push_id, g.digest, g.app, g.event_id, g.body,
             coalesce(ARRAY(SELECT jsonb_array_elements_text(g.channels::jsonb)), '{}'),
-            date_trunc('day', now() + greatest($1::bigint, $2::bigint) * interval '1 millisecond') + interval '2 days'
-        FROM \(contentColumns.source(as: "g", after: 2))
+            now() + interval '10 minutes'
+        FROM \(contentColumns.source(as: "g"))
         ORDER BY g.push_id, g.digest
         ON CONFLICT (push_id, digest) DO UPDATE SET keep_until = excluded.keep_until
-            WHERE c.keep_until < excluded.keep_until
+            WHERE c.keep_until < now()
         """
 
+    // The installations are locked until the commit, so that an erasure sees these messages.
     private static let keepSQL = """
+        WITH new AS MATERIALIZED (SELECT * FROM \(columns.source(as: "g", after: 2, place: "n"))
+        ), held AS MATERIALIZED (
+            SELECT i.app, i.object_id, i.channels
+            FROM (SELECT DISTINCT app, target FROM new) g
+            JOIN installations i ON i.app = g.app AND i.object_id = g.target
+            ORDER BY i.app, i.object_id FOR KEY SHARE OF i)
         INSERT INTO connection_messages (app, device, id, content, target, collapse, expires_at,
-            has_own_expiry)
+            has_own_expiry, channel)
         SELECT g.app, g.device, g.id, c.id, g.target, g.collapse,
-            coalesce(least(g.expires_at, now() + $2::bigint * interval '1 millisecond'),
-                now() + least($1::bigint, $2::bigint) * interval '1 millisecond'),
-            g.expires_at IS NOT NULL
-        FROM \(columns.source(as: "g", after: 2, place: "n"))
+            now() + interval '1 millisecond' * (CASE WHEN g.expires_at IS NULL
+                THEN least($1::bigint, $2::bigint)
+                ELSE least(extract(epoch FROM g.expires_at - now()) * 1000, $2::bigint)
+                END)::double precision,
+            g.expires_at IS NOT NULL, CASE WHEN c.channels <> '{}' THEN (
+                SELECT k.n FROM unnest(c.channels) WITH ORDINALITY AS k(n, place)
+                WHERE k.n = ANY (i.channels) ORDER BY k.place LIMIT 1) END
+        FROM new g
         JOIN connection_contents c ON c.push_id = g.push_id AND c.digest = g.digest
-        JOIN installations i ON i.app = g.app AND i.object_id = g.target
+        JOIN held i ON i.app = g.app AND i.object_id = g.target
         ORDER BY g.n
         ON CONFLICT (device, id) DO NOTHING RETURNING app, id
         """
@@ -226,6 +236,21 @@ package struct ConnectionStore: Sendable {
         counts.expired = try row.integer("expired")
         counts.waiting = try row.integer("waiting")
         return counts
+    }
+
+    /// Returns those of the apps that do not exist or have no connections.
+    package func unserved(of apps: [String]) async throws -> Set<String> {
+        guard !apps.isEmpty else { return [] }
+        let rows = try await database.execute(
+            "SELECT id, settings FROM apps WHERE id = ANY ($1::text[])",
+            [.textArray(apps)]
+        ).rows
+        var unserved = Set(apps)
+        for row in rows
+        where AppSettings(try row.json("settings").object ?? [:]).sendsToConnections {
+            unserved.remove(try row.text("id"))
+        }
+        return unserved
     }
 
     /// Returns the number of messages that wait for all devices, as Postgres estimates it.

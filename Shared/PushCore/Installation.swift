@@ -185,6 +185,8 @@ extension Installation {
 
     /// The reason of an installation that was not saved for the app's `valid-days`.
     package static let inactiveReason = "silent"
+    /// The vendors whose devices a provider serves. Those of others have a connection.
+    package static let servedVendors: Set<String> = ["fcm", "gcm"]
     /// The reason of an Azure client's installation whose `expirationTime` has passed.
     package static let hubExpiredReason = "expirationTime"
 
@@ -342,7 +344,7 @@ struct InstallationFields {
     /// yet.
     private func canConnect() throws(InstallationError) -> Bool {
         let vendor = try string("vendor", maximumBytes: 64)?.lowercased() ?? ""
-        guard vendor.isEmpty || vendor == "lc" else { return false }
+        guard !Installation.servedVendors.contains(vendor) else { return false }
         // Azure's clients may have push channels of platforms that are not supported. They do not use
         // connections.
         guard self[HubTemplate.field] == nil else { return false }
@@ -365,7 +367,7 @@ struct InstallationFields {
         case "ios", "macos", "osx", "watchos", "tvos", "visionos", "applewatch":
             candidate = (.apns, deviceToken)
         case "android":
-            let isFCM = vendor.isEmpty || vendor == "fcm" || vendor == "gcm"
+            let isFCM = vendor.isEmpty || Installation.servedVendors.contains(vendor)
             let token =
                 isFCM && registrationID?.isEmpty == false
                 ? registrationID : pushType == "gcm" || pushType == "fcm" ? deviceToken : nil

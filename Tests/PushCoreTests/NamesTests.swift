@@ -124,7 +124,8 @@ struct InstallationTests {
             (["deviceType": "android", "deviceToken": "d"], nil, nil),
             (["deviceType": "android", "registrationId": "r", "vendor": "mi"], nil, nil),
             (["deviceType": "android", "installationId": "i"], .connection, "i"),
-            (["deviceType": "android", "installationId": "i", "vendor": "mi"], nil, nil),
+            (["deviceType": "android", "installationId": "i", "vendor": "mi"], .connection, "i"),
+            (["deviceType": "android", "installationId": "i", "vendor": "fcm"], nil, nil),
             (["deviceType": "ios", "installationId": "i"], nil, nil),
             (
                 ["deviceType": "windows", "subscriptionUri": "https://a.notify.windows.com/?t"],

@@ -5,9 +5,10 @@
 . "$root/deploy/bench.d/devices.sh"
 
 bench_connection() {
-    local app=sockets count=50000 most rounds=3 pushes=0 idle resident cpu
+    local app=sockets count=50000 most rounds=3 pushes=0 broadcasts=0 idle resident cpu
     ulimit -Sn "$(ulimit -Hn)"
-    most=$(($(ulimit -Hn) - 2000))
+    most=$(($(ulimit -Hn) - 5000))
+    # The node keeps some for itself.
     if ((most < count)); then
         note "the limit of open files (ulimit -Hn) allows $most sockets instead of $count"
         count=$most

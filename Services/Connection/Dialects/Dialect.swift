@@ -64,12 +64,15 @@ protocol Dialect: Sendable {
     func push(_ messages: [WaitingMessage], to device: LoginRequest) -> [UInt8]
     /// Returns an error before a close; `nil`: the close says it.
     func refusal(_ code: CloseCode, _ reason: String) -> [UInt8]?
+    /// Returns the hint that more messages wait for acknowledgements; `nil`: the client gets none.
+    var windowFull: [UInt8]? { get }
     /// Returns the announcement of a drain; `nil`: the client knows none.
     func goAway(reconnectAfterMilliseconds: Int) -> [UInt8]?
 }
 
 extension Dialect {
     var maximumBatch: Int { 10 }
+    var windowFull: [UInt8]? { nil }
     func refusal(_ code: CloseCode, _ reason: String) -> [UInt8]? { nil }
     func goAway(reconnectAfterMilliseconds: Int) -> [UInt8]? { nil }
 }

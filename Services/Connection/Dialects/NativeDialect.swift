@@ -14,6 +14,8 @@ struct NativeDialect: Dialect {
 
     /// How often a client is to send a `ping`, well within the idle limit.
     static let pingSeconds = 120
+    /// More than a window, and than a message can name of ours.
+    private static let maximumIDs = 250
 
     func request(_ message: WebSocketMessage) throws(DialectError) -> DeviceRequest {
         guard case .text(let text) = message,
@@ -43,6 +45,9 @@ struct NativeDialect: Dialect {
     private static func ids(_ object: JSONObject) throws(DialectError) -> [String] {
         guard let list = object["ids"]?.array else {
             throw DialectError(description: "ids must be an array of strings")
+        }
+        guard list.count <= maximumIDs else {
+            throw DialectError(description: "ids must be at most \(maximumIDs)")
         }
         return list.compactMap(\.string)
     }

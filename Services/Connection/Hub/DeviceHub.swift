@@ -13,7 +13,8 @@ import ServiceKit
 /// arrived for it, when it acknowledged, when the client has read. So nothing is lost with a process, and a
 /// missed hint costs at most the time of a sweep.
 ///
-/// Four loops of work: logins, acknowledgements, arrivals and deliveries, each in batches.
+/// Four loops of work: logins, acknowledgements, arrivals and deliveries, each in batches, in which apps
+/// take turns.
 ///
 /// Shutdown: `drain` sends the clients away; then the listener stops, and `run` last.
 final class DeviceHub: @unchecked Sendable {
@@ -23,10 +24,14 @@ final class DeviceHub: @unchecked Sendable {
         /// The least length of an installation's id in our own dialects: it is a secret.
         static let leastIDLength = 16
         static let mostIDLength = 256
+        static let mostLeanCloudIDLength = 64
         static let socketsOfDevice = 4
     }
 
     private static let batch = 256
+    /// The devices of one look-up of messages: with full windows these are 2 MB.
+    private static let devicesOfLookUp = 32
+    private static let blockedSweepSeconds = 30
     private static let sweepEvery = Duration.seconds(2)
     private static let retryPause = Duration.milliseconds(500)
 
@@ -43,8 +48,8 @@ final class DeviceHub: @unchecked Sendable {
     private var strangers: [ObjectIdentifier: DeviceSocket] = [:]
     private(set) var isDraining = false
 
-    private var logins: [PendingLogin] = []
-    private var acks: [MessageAck] = []
+    private var logins = AppTurns<PendingLogin>()
+    private var acks = AppTurns<MessageAck>()
     private var openings: [MessageAck] = []
     /// Messages that must not be shown to their device.
     private var displacements: [MessageAck] = []
@@ -52,7 +57,10 @@ final class DeviceHub: @unchecked Sendable {
     private var blocked: Set<DeviceKey> = []
     /// The number of the last look-up of messages.
     private var look = 0
-    private var dueDevices: Set<DeviceKey> = []
+    private var dueDevices = AppTurns<DeviceKey>()
+    /// The devices in `dueDevices`.
+    private var isDue: Set<DeviceKey> = []
+    private var seconds = 0
     private let loginWakeUp: WakeUp
     private let ackWakeUp: WakeUp
     private let arrivalWakeUp: WakeUp
@@ -94,7 +102,7 @@ final class DeviceHub: @unchecked Sendable {
         }
         guard socket.login == nil, !socket.isLoggingIn else { return }
         socket.isLoggingIn = true
-        logins.append(PendingLogin(socket: socket, login: login))
+        logins.append(PendingLogin(socket: socket, login: login), of: login.app)
         loginWakeUp.signal()
     }
 
@@ -108,7 +116,7 @@ final class DeviceHub: @unchecked Sendable {
     func acknowledge(_ socket: DeviceSocket, _ ids: [String]?) {
         let known = socket.acknowledged(ids)
         guard !known.isEmpty else { return }
-        acks += known
+        for ack in known { acks.append(ack, of: ack.app) }
         ackWakeUp.signal()
     }
 
@@ -120,6 +128,7 @@ final class DeviceHub: @unchecked Sendable {
     }
 
     func closed(_ socket: DeviceSocket) {
+        socket.isClosed = true
         strangers[ObjectIdentifier(socket)] = nil
         guard let key = socket.key, var sockets = devices[key] else { return }
         let before = sockets.count
@@ -137,6 +146,14 @@ final class DeviceHub: @unchecked Sendable {
             open[app, default: [:]][socket.dialect.name, default: 0] += 1
         }
         return open
+    }
+
+    /// Closes the connections of apps that were deleted or want none any more.
+    func close(_ apps: Set<String>) {
+        for socket in Array(devices.values.joined()) {
+            guard let app = socket.login?.app, apps.contains(app) else { continue }
+            refuse(socket, .appNotAvailable, "the app has no connections")
+        }
     }
 
     private func bind(_ socket: DeviceSocket, _ login: LoginRequest) {
@@ -158,10 +175,7 @@ final class DeviceHub: @unchecked Sendable {
         loop.checkIsolated()
         let timer = loop.schedule(after: .seconds(1), every: .seconds(1)) { [self] in
             expireStrangers(.now)
-            // Another process may have acknowledged for them, and clients may have read.
-            let devices = blocked
-            blocked = []
-            for key in devices { deliver(to: key) }
+            retryBlocked()
         }
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await self.runLogins() }
@@ -180,6 +194,22 @@ final class DeviceHub: @unchecked Sendable {
         if devices[key] != nil { deliver(to: key) }
     }
 
+    /// Lets the messages of blocked devices be looked up if their clients have read. Those that wait for
+    /// acknowledgements are looked up seldom: an acknowledgement at this node wakes them.
+    private func retryBlocked() {
+        seconds += 1
+        let isSweep = seconds % Self.blockedSweepSeconds == 0
+        for key in blocked {
+            guard let sockets = devices[key] else {
+                blocked.remove(key)
+                continue
+            }
+            guard isSweep || sockets.contains(where: { $0.hasMore && $0.canSend }) else { continue }
+            blocked.remove(key)
+            deliver(to: key)
+        }
+    }
+
     private func expireStrangers(_ now: ContinuousClock.Instant) {
         for socket in Array(strangers.values) where now >= socket.openedAt + limits.loginTimeout {
             refuse(socket, .loginTimeout, "no login in time")
@@ -195,8 +225,9 @@ final class DeviceHub: @unchecked Sendable {
                 continue
             }
             let started = ContinuousClock.now
-            let portion = Array(logins.prefix(Self.batch))
-            logins.removeFirst(portion.count)
+            // Sockets that have gone meanwhile cost nothing.
+            let portion = logins.take(atMost: Self.batch).filter { !$0.socket.isClosed }
+            guard !portion.isEmpty else { continue }
             await admit(portion)
             // Not more a second than is configured.
             let pace = Duration.seconds(1) * portion.count / max(1, limits.loginsPerSecond)
@@ -217,7 +248,7 @@ final class DeviceHub: @unchecked Sendable {
         } catch {
             if Task.isCancelled { return }
             log.warning("logins wait for the database", [.error: .string("\(error)")])
-            logins.insert(contentsOf: portion, at: 0)
+            for pending in portion { logins.append(pending, of: pending.login.app) }
             try? await loop.sleep(for: Self.retryPause)
         }
     }
@@ -278,7 +309,8 @@ final class DeviceHub: @unchecked Sendable {
 
     /// Lets a device's messages be looked up.
     private func deliver(to key: DeviceKey) {
-        guard dueDevices.insert(key).inserted else { return }
+        guard let app = devices[key]?.first?.login?.app, isDue.insert(key).inserted else { return }
+        dueDevices.append(key, of: app)
         deliveryWakeUp.signal()
     }
 
@@ -288,8 +320,8 @@ final class DeviceHub: @unchecked Sendable {
                 await deliveryWakeUp.wait(atMost: .seconds(60))
                 continue
             }
-            let keys = Array(dueDevices.prefix(Self.batch))
-            dueDevices.subtract(keys)
+            let keys = dueDevices.take(atMost: Self.devicesOfLookUp)
+            isDue.subtract(keys)
             look += 1
             do {
                 let limit = DeviceSocket.window + 1
@@ -299,7 +331,7 @@ final class DeviceHub: @unchecked Sendable {
             } catch {
                 if Task.isCancelled { return }
                 log.info("messages cannot be read", [.error: .string("\(error)")])
-                dueDevices.formUnion(keys)
+                for key in keys { deliver(to: key) }
                 try? await loop.sleep(for: Self.retryPause)
             }
         }
@@ -315,7 +347,8 @@ final class DeviceHub: @unchecked Sendable {
                 wanted.removeAll(where: \.isSilentForLeanCloud)
                 ackWakeUp.signal()
             }
-            socket.send(wanted, isAll: messages.count < limit, look: look) { sent in
+            let isAll = messages.count < limit && messages.last?.isCut != true
+            socket.send(wanted, isAll: isAll, look: look) { sent in
                 meters.sent(sent, at: now)
             }
             if socket.hasMore { blocked.insert(key) }
@@ -330,8 +363,7 @@ final class DeviceHub: @unchecked Sendable {
                 await ackWakeUp.wait(atMost: .seconds(60))
                 continue
             }
-            let portion = Array(acks.prefix(Self.batch))
-            acks.removeFirst(portion.count)
+            let portion = acks.take(atMost: Self.batch)
             let (opened, displaced) = (openings, displacements)
             (openings, displacements) = ([], [])
             do {
@@ -343,7 +375,7 @@ final class DeviceHub: @unchecked Sendable {
             } catch {
                 if Task.isCancelled { return }
                 log.info("acknowledgements wait for the database", [.error: .string("\(error)")])
-                acks.insert(contentsOf: portion, at: 0)
+                for ack in portion { acks.append(ack, of: ack.app) }
                 openings.insert(contentsOf: opened, at: 0)
                 displacements.insert(contentsOf: displaced, at: 0)
                 try? await loop.sleep(for: Self.retryPause)

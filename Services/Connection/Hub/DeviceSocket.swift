@@ -19,6 +19,8 @@ protocol DeviceTransport: AnyObject {
 final class DeviceSocket: @unchecked Sendable {
     /// The most messages that a client may leave unacknowledged.
     static let window = 50
+    /// The bytes of unacknowledged messages from which no more are sent.
+    static let windowBytes = ConnectionStore.pageBytes
     /// The most that a client may send in a second. Our own dialects acknowledge each message by
     /// itself, and a window of them at once.
     private var requestsPerSecond: Int { dialect.isLeanClouds ? 20 : 4 * Self.window }
@@ -31,8 +33,18 @@ final class DeviceSocket: @unchecked Sendable {
     /// Set by the login.
     private(set) var login: LoginRequest?
     private(set) var key: DeviceKey?
+    private struct SentMessage {
+        let ack: MessageAck
+        let bytes: Int
+        var isAcknowledged = false
+    }
+
     /// The messages that were sent and are not known to be settled, by id.
-    private(set) var inFlight: [String: MessageAck] = [:]
+    private var inFlight: [String: SentMessage] = [:]
+    private var bytesInFlight = 0
+    /// Whether the client knows that it must acknowledge messages before it gets more.
+    private var hasAskedForAcks = false
+    var isClosed = false
     /// Those of the last messages whose opening may be reported: our own dialects.
     private var remembered: [MessageAck] = []
     /// Whether more waits in the database than could be sent.
@@ -82,6 +94,13 @@ final class DeviceSocket: @unchecked Sendable {
         return faults >= Self.maximumFaults
     }
 
+    /// Whether the window and the client's backlog allow another message.
+    var canSend: Bool { !isWindowFull && transport?.hasRoom == true }
+
+    private var isWindowFull: Bool {
+        inFlight.count >= Self.window || bytesInFlight >= Self.windowBytes
+    }
+
     /// Sends those of a device's messages that are not in flight, as far as the window and the client's
     /// backlog allow.
     ///
@@ -113,17 +132,22 @@ final class DeviceSocket: @unchecked Sendable {
             (frame, bytes) = ([], 0)
         }
         for message in messages where inFlight[message.id] == nil && settled[message.id] == nil {
-            guard inFlight.count < Self.window, transport.hasRoom else {
+            guard !isWindowFull, transport.hasRoom else {
                 hasMore = true
                 break
             }
-            inFlight[message.id] = MessageAck(message)
+            let size = message.content.text.count
+            inFlight[message.id] = SentMessage(ack: MessageAck(message), bytes: size)
+            bytesInFlight += size
             if !dialect.isLeanClouds { remember(MessageAck(message)) }
             frame.append(message)
-            bytes += message.content.text.count
+            bytes += size
             if frame.count >= dialect.maximumBatch || bytes >= Self.frameBytes { flush() }
         }
         flush()
+        guard hasMore, isWindowFull, !hasAskedForAcks else { return }
+        hasAskedForAcks = true
+        if let frame = dialect.windowFull { transport.send(frame) }
     }
 
     /// Forgets what was settled before this look-up, and what is in flight and was settled elsewhere: the
@@ -132,7 +156,7 @@ final class DeviceSocket: @unchecked Sendable {
         if !settled.isEmpty { settled = settled.filter { $0.value >= look } }
         guard !inFlight.isEmpty else { return }
         let waiting = Set(messages.map(\.id))
-        inFlight = inFlight.filter { waiting.contains($0.key) }
+        for id in inFlight.keys where !waiting.contains(id) { forget(id) }
     }
 
     /// The size from which a frame of messages is complete.
@@ -143,20 +167,35 @@ final class DeviceSocket: @unchecked Sendable {
         remembered.append(message)
     }
 
-    /// Returns the messages of an acknowledgement; unknown ids are ignored. They stay in flight until
-    /// they are settled.
+    /// Returns the messages of an acknowledgement that are not acknowledged yet; unknown ids are ignored.
+    /// They stay in flight until they are settled.
     func acknowledged(_ ids: [String]?) -> [MessageAck] {
-        guard let ids else { return Array(inFlight.values) }
-        return ids.compactMap { inFlight[$0] }
+        (ids ?? Array(inFlight.keys)).compactMap { id in
+            guard let message = inFlight[id], !message.isAcknowledged else { return nil }
+            inFlight[id]?.isAcknowledged = true
+            return message.ack
+        }
     }
 
+    /// Returns the messages that were opened, each once.
     func opened(_ ids: [String]) -> [MessageAck] {
-        remembered.filter { ids.contains($0.id) }
+        let ids = Set(ids)
+        let found = remembered.filter { ids.contains($0.id) }
+        if !found.isEmpty { remembered.removeAll { ids.contains($0.id) } }
+        return found
+    }
+
+    @discardableResult
+    private func forget(_ id: String) -> Bool {
+        guard let message = inFlight.removeValue(forKey: id) else { return false }
+        bytesInFlight -= message.bytes
+        if !isWindowFull { hasAskedForAcks = false }
+        return true
     }
 
     /// Notes that a message need not be acknowledged any more; look-ups up to this one may show it.
     func settle(_ id: String, look: Int) {
-        guard inFlight.removeValue(forKey: id) != nil else { return }
+        guard forget(id) else { return }
         settled[id] = look
     }
 }

@@ -115,6 +115,11 @@ struct EventDialect: Dialect {
         return ServerSentEvent(JSONValue.object(data).text, event: "refused").bytes
     }
 
+    /// A comment: readers of events ignore it, people see it.
+    var windowFull: [UInt8]? {
+        Array(": more messages wait until some of these are acknowledged\n\n".utf8)
+    }
+
     func goAway(reconnectAfterMilliseconds: Int) -> [UInt8]? {
         let data: JSONObject = ["reconnectAfterMs": JSONValue(reconnectAfterMilliseconds)]
         return ServerSentEvent(

@@ -182,6 +182,7 @@ CREATE TABLE connection_messages (
     stored_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
     expires_at timestamp with time zone NOT NULL,
     has_own_expiry boolean NOT NULL,
+    channel text COLLATE "C",
     tx xid8 NOT NULL DEFAULT pg_current_xact_id(),
     UNIQUE (device, id),
     PRIMARY KEY (seq),
@@ -189,6 +190,7 @@ CREATE TABLE connection_messages (
 );
 CREATE INDEX connection_messages_app ON public.connection_messages USING btree (app, target);
 CREATE INDEX connection_messages_collapse ON public.connection_messages USING btree (device, collapse) WHERE (collapse IS NOT NULL);
+CREATE INDEX connection_messages_content ON public.connection_messages USING btree (content);
 CREATE INDEX connection_messages_device ON public.connection_messages USING btree (device, seq);
 CREATE INDEX connection_messages_expires_at ON public.connection_messages USING btree (expires_at);
 CREATE TABLE connection_nodes (

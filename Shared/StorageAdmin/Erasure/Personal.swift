@@ -160,7 +160,10 @@ struct Personal: Sendable {
                 order: "1, t.device_id"
             )
         ),
-        // Messages that wait for its devices.
+        // An export shows the installations that `SubjectSearch.resolve` has found.
+        Personal("installations", "installations", ["\(ofApp) AND t.object_id \(isInstallation)"]),
+        // Messages that wait for its devices: those that were being stored are committed once the
+        // installations are deleted.
         Personal(
             "connectionMessages",
             "connection_messages",
@@ -182,8 +185,6 @@ struct Personal: Sendable {
                 isLimited: true
             )
         ),
-        // An export shows the installations that `SubjectSearch.resolve` has found.
-        Personal("installations", "installations", ["\(ofApp) AND t.object_id \(isInstallation)"]),
         Personal(
             "identities",
             "identities",

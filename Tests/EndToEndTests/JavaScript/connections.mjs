@@ -334,6 +334,7 @@ async function drained() {
   const count = 1000;
   const channel = unique("c");
   const devices = [];
+  const closings = [];
   const connect = async () => {
     const { installation } = await register([channel]);
     const { server, secondary } = await call("GET",
@@ -342,6 +343,7 @@ async function drained() {
     const device = new Device(installation, { node: server });
     // As a client does: the other node, and the first again if that does not answer.
     device.closed = () => {
+      closings.push(performance.now());
       const next = device.node === server ? secondary : server;
       setTimeout(() => device.open(next), 20);
     };
@@ -361,6 +363,10 @@ async function drained() {
     // Beside the drain, to all of them.
     ids.push(await push(channel, "during " + place));
     await settled(wanted);
+    // CONNECTION_DRAIN is a second here, of which a node takes what SHUTDOWN_GRACE allows.
+    const [first, last] = [closings[0], closings[moving.length - 1]];
+    check(`the closes are spread, ${last - first} ms`, last - first > 300);
+    closings.length = 0;
     check("all that moved were told", moving.every((one) => one.goaways.length > 0));
     ids.push(await push(channel, "after " + place));
     // The test starts the node again, at the same address.

@@ -134,6 +134,103 @@ struct ConnectionStoreTests {
         }
     }
 
+    @Test(
+        "A message is kept as long as configured, or until its push expires, and its content no longer"
+    )
+    func lifetimes() async throws {
+        try await StorageFixture.run { fixture in
+            let app = StorageFixture.app
+            let store = fixture.database.connections
+            try await install("phone", in: fixture)
+            let soon = Instant.now().adding(milliseconds: 60_000)
+            let never = Instant.now().adding(milliseconds: 100 * 86_400_000)
+            try await store.keep(
+                [
+                    message(1, for: "phone", app: app),
+                    message(2, for: "phone", expiresAt: soon, app: app),
+                    message(3, for: "phone", expiresAt: never, app: app),
+                ],
+                for: .seconds(7200)
+            )
+            let lifetimes = try await fixture.server.query(
+                """
+                SELECT round(extract(epoch FROM expires_at - stored_at) / 60)::bigint
+                FROM connection_messages ORDER BY seq
+                """
+            )
+            #expect(lifetimes == ["120", "1", "\(28 * 24 * 60)"])
+            func contents() async throws -> [String] {
+                _ = try await fixture.server.query(
+                    """
+                    UPDATE connection_contents SET keep_until = now() - interval '1 s' RETURNING 1
+                    """
+                )
+                _ = try await store.expire()
+                return try await fixture.server.query("SELECT count(*) FROM connection_contents")
+            }
+            #expect(try await contents() == ["1"])
+            let key = DeviceKey(app: app, installationID: "phone")
+            let waiting = try await store.waiting(of: [key], limit: 10)
+            _ = try await store.acknowledge(
+                waiting.map { MessageAck($0) },
+                topics: KafkaTopics(),
+                at: .now()
+            )
+            #expect(try await contents() == ["0"])
+        }
+    }
+
+    @Test("A look-up reads at most 64 KiB of each device, and says whether more wait")
+    func pages() async throws {
+        try await StorageFixture.run { fixture in
+            let app = StorageFixture.app
+            let store = fixture.database.connections
+            try await install("phone", "tablet", in: fixture)
+            let large = (1...20).map { number in
+                NewMessage(
+                    .init(
+                        app: app,
+                        pushID: Self.push,
+                        eventID: "e",
+                        body: Array(#"{"n":\#(number),"a":""#.utf8)
+                            + Array(repeating: 120, count: 10_000) + Array(#""}"#.utf8)
+                    ),
+                    for: DeviceKey(app: app, installationID: "phone"),
+                    id: "00000000-0000-8000-8000-" + String(format: "%012d", number),
+                    target: "object-phone"
+                )
+            }
+            try await store.keep(
+                large + [message(99, for: "tablet", app: app)],
+                for: .seconds(3600)
+            )
+            let keys = ["phone", "tablet"].map { DeviceKey(app: app, installationID: $0) }
+            let waiting = try await store.waiting(of: keys, limit: 51)
+            let phone = waiting.filter { $0.device == keys[0] }
+            #expect(
+                phone.count == 7
+                    && phone.map(\.isCut) == [true, true, true, true, true, true, true]
+            )
+            #expect(waiting.filter { $0.device == keys[1] }.map(\.isCut) == [false])
+        }
+    }
+
+    @Test("Connections of deleted apps, and of those that want none, are found")
+    func unserved() async throws {
+        try await StorageFixture.run { fixture in
+            let store = fixture.database.connections
+            let app = StorageFixture.app
+            #expect(try await store.unserved(of: [app, "gone"]) == ["gone"])
+            _ = try await fixture.server.query(
+                """
+                UPDATE apps SET settings = settings || '{"connections": false}' WHERE id = 'shop'
+                RETURNING 1
+                """
+            )
+            #expect(try await store.unserved(of: [app]) == [app])
+        }
+    }
+
     @Test("A message for an installation that was deleted is not stored, and its id is returned")
     func deleted() async throws {
         try await StorageFixture.run { fixture in

@@ -14,7 +14,7 @@ CREATE TABLE connection_contents (
     body bytea NOT NULL,
     -- The channels that the push names, for the client's callback of a channel.
     channels text[] NOT NULL DEFAULT '{}',
-    -- No message of this content is needed after this time.
+    -- After this time it is looked up whether messages need it.
     keep_until timestamptz NOT NULL,
     UNIQUE (push_id, digest));
 
@@ -37,6 +37,8 @@ CREATE TABLE connection_messages (
     expires_at timestamptz NOT NULL,
     -- Whether `expires_at` is the push's own.
     has_own_expiry boolean NOT NULL,
+    -- The first of the push's channels that the installation had.
+    channel text COLLATE "C",
     -- A node that reads new rows by `seq` finds those that were committed late by this.
     tx xid8 NOT NULL DEFAULT pg_current_xact_id(),
     UNIQUE (device, id));
@@ -45,6 +47,8 @@ CREATE INDEX connection_messages_device ON connection_messages (device, seq);
 
 CREATE INDEX connection_messages_collapse ON connection_messages (device, collapse)
     WHERE collapse IS NOT NULL;
+
+CREATE INDEX connection_messages_content ON connection_messages (content);
 
 CREATE INDEX connection_messages_expires_at ON connection_messages (expires_at);
 
