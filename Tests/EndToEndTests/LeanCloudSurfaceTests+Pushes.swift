@@ -323,7 +323,7 @@ extension EndToEndTests.LeanCloudSurfaceTests {
                 headers: ["X-LC-Id": api.bench.app.id, "X-LC-Key": "wrong"],
                 body: body
             )
-            expect(stranger, 401)
+            #expect(stranger.status == 401)
         }
         let policy = try await api.call(
             "GET",
