@@ -3,7 +3,8 @@
 ///
 /// In 2.0.2 a close before the first rebalance was answered aborts the process or never returns,
 /// one with an empty assignment sends no LeaveGroup (the others then wait out the session), and a
-/// native event that is alive at the destruction hangs it.
+/// native event that is alive at the destruction hangs it. A client that is abandoned while it is
+/// subscribed may still join, and then answers no rebalance: nobody in the group reads meanwhile.
 struct ConsumerStop: Equatable, Sendable {
     /// The present situation.
     struct Situation: Equatable, Sendable {
@@ -36,7 +37,7 @@ struct ConsumerStop: Equatable, Sendable {
     }
 
     private enum Phase: Equatable {
-        case finishing, joining, leaving, closing, over
+        case finishing, joining, leaving, closing, abandoning, over
     }
 
     /// The limit for outstanding batches; unfinished ones are read again by other members.
@@ -79,10 +80,7 @@ struct ConsumerStop: Equatable, Sendable {
 
     mutating func next(_ situation: Situation) -> Action {
         let isLate = leftAt.map { situation.elapsed >= $0 + leaveLimit } ?? false
-        if phase != .over, isLate || situation.elapsed >= limit {
-            phase = .over
-            return .abandon
-        }
+        if phase != .over, isLate || situation.elapsed >= limit { return abandon() }
         switch phase {
         case .finishing:
             guard situation.outstandingBatches == 0 || situation.elapsed >= drainLimit else {
@@ -97,8 +95,7 @@ struct ConsumerStop: Equatable, Sendable {
                 return .unsubscribe
             }
             if !situation.isBrokerUp || situation.isRejected, situation.elapsed >= absenceLimit {
-                phase = .over
-                return .abandon
+                return abandon()
             }
             return .wait
         case .leaving:
@@ -109,8 +106,16 @@ struct ConsumerStop: Equatable, Sendable {
             guard situation.isClosed else { return .wait }
             phase = .over
             return .destroy
+        case .abandoning:
+            return abandon()
         case .over:
             return .wait
         }
+    }
+
+    private mutating func abandon() -> Action {
+        let isSubscribed = phase == .finishing || phase == .joining
+        phase = isSubscribed ? .abandoning : .over
+        return isSubscribed ? .unsubscribe : .abandon
     }
 }

@@ -33,14 +33,15 @@ struct ConsumerStopTests {
         #expect(stop.next(Situation(hasJoined: true, elapsed: .seconds(6))) == .unsubscribe)
     }
 
-    @Test("Without a broker a consumer that never joined is abandoned after a second")
+    @Test(
+        "Without a broker a consumer that never joined is unsubscribed and abandoned after a second"
+    )
     func absent() {
         var stop = ConsumerStop()
         #expect(stop.next(Situation(hasJoined: false, isBrokerUp: false)) == .wait)
-        #expect(
-            stop.next(Situation(hasJoined: false, isBrokerUp: false, elapsed: .seconds(1)))
-                == .abandon
-        )
+        let late = Situation(hasJoined: false, isBrokerUp: false, elapsed: .seconds(1))
+        #expect(stop.next(late) == .unsubscribe)
+        #expect(stop.next(late) == .abandon)
     }
 
     @Test(
@@ -68,12 +69,15 @@ struct ConsumerStopTests {
         #expect(stop.limit == .seconds(3))
     }
 
-    @Test("A consumer that the group rejects is abandoned after a second, unless it joins by then")
+    @Test(
+        "A consumer that the group rejects is unsubscribed and abandoned after a second, unless it joins by then"
+    )
     func rejected() {
         let waiting = Situation(hasJoined: false, isRejected: true)
         let late = Situation(hasJoined: false, isRejected: true, elapsed: .seconds(1))
         var stop = ConsumerStop()
         #expect(stop.next(waiting) == .wait)
+        #expect(stop.next(late) == .unsubscribe)
         #expect(stop.next(late) == .abandon)
         var joined = ConsumerStop()
         #expect(joined.next(waiting) == .wait)
@@ -84,7 +88,9 @@ struct ConsumerStopTests {
     func limit() {
         let late = Situation(outstandingBatches: 1, elapsed: .seconds(15))
         var stop = ConsumerStop()
+        #expect(stop.next(late) == .unsubscribe)
         #expect(stop.next(late) == .abandon)
+        #expect(stop.next(late) == .wait)
         var leaving = ConsumerStop()
         #expect(leaving.next(Situation()) == .unsubscribe)
         #expect(leaving.next(late) == .abandon)

@@ -237,10 +237,7 @@ struct KafkaSharesTests {
             try await oldReading.value
             try await even([new], of: topics, "the new one takes over")
             try await produce(numbered(1000..<2000, topic: topics[0]), to: brokers, on: loop)
-            // In three of some forty runs the last replica held all partitions and read nothing.
-            await withKnownIssue("it may hold partitions without reading", isIntermittent: true) {
-                try await eventually("and reads") { await ledger.distinct == 2000 }
-            }
+            try await eventually("and reads") { await ledger.distinct == 2000 }
             #expect(await ledger.repeats == 0)
             try await new.stop()
             try await newReading.value
