@@ -5,7 +5,7 @@ import Testing
 @testable import Connection
 
 /// The decisions of the hub and of its connections.
-@Suite("Messages of one connection, and turns of apps")
+@Suite("Messages of one connection")
 struct HubTests {
     private final class Client: DeviceTransport {
         var remoteAddress: String { "127.0.0.1" }
@@ -73,17 +73,5 @@ struct HubTests {
         #expect(Set(socket.acknowledged(nil).map(\.id)) == ["m2", "m3"])
         #expect(socket.opened(["m1", "m1", "unknown"]).map(\.id) == ["m1"])
         #expect(socket.opened(["m1"]).isEmpty)
-    }
-
-    @Test("Apps take turns, and each one's elements stay in order")
-    func turns() {
-        var turns = AppTurns<Int>()
-        for number in 0..<1000 { turns.append(number, of: "large") }
-        turns.append(-1, of: "small")
-        #expect(turns.take(atMost: 17) == Array(0..<16) + [-1])
-        #expect(turns.take(atMost: 10_000) == Array(16..<1000))
-        #expect(turns.isEmpty && turns.take(atMost: 1).isEmpty)
-        turns.append(7, of: "large")
-        #expect(turns.take(atMost: 5) == [7])
     }
 }

@@ -120,25 +120,28 @@ struct PlanningDecisionTests {
 @Suite("The limit of concurrent plans", .timeLimit(.minutes(1)))
 struct PlannerGateTests {
     @MainActor
-    @Test("Two batches are planned at once, and each that ends admits the next in order")
+    @Test("Two portions are planned at once, and each that ends admits the next app's first")
     func gate() async {
         let gate = PlannerGate(2)
-        await gate.enter()
-        await gate.enter()
-        var (came, entered): ([Int], [Int]) = ([], [])
-        let waiting = (0..<3).map { number in
-            Task {
-                came.append(number)
-                await gate.enter()
-                entered.append(number)
+        await gate.enter("large")
+        #expect(!gate.isFull)
+        await gate.enter("large")
+        #expect(gate.isFull)
+        var (came, entered): ([String], [String]) = ([], [])
+        var waiting: [String: Task<Void, Never>] = [:]
+        for (name, app) in [("l1", "large"), ("l2", "large"), ("s1", "small")] {
+            waiting[name] = Task {
+                came.append(name)
+                await gate.enter(app)
+                entered.append(name)
             }
+            while !came.contains(name) { await Task.yield() }
         }
-        while came.count < waiting.count { await Task.yield() }
         #expect(entered.isEmpty)
-        for count in 1...waiting.count {
+        for name in ["l1", "s1", "l2"] {
             gate.leave()
-            await waiting[came[count - 1]].value
-            #expect(entered == Array(came.prefix(count)))
+            await waiting[name]?.value
+            #expect(entered.last == name)
         }
     }
 }

@@ -23,7 +23,7 @@ actor EventIntake {
         unsafe loop.asUnownedSerialExecutor()
     }
 
-    /// Batches that are planned at once: while one is written to the disk another is read.
+    /// Portions that are planned at once: while one is written to the disk another is read.
     private static let planners = 2
     let database: PushDatabase
     private let credentials: CredentialCache
@@ -178,14 +178,34 @@ actor EventIntake {
         }
     }
 
+    /// Plans events, apps in turn: an app with many events delays no other's.
     private func planAll(
         _ items: [EventBatch.Usable]
     ) async -> [(EventBatch.Usable, DeadLetterReason)]? {
         guard !items.isEmpty else { return [] }
-        await gate.enter()
-        defer { gate.leave() }
+        let devices = items.reduce(0) { $0 + $1.namedDevices }
+        // What is planned at once anyway stays in one transaction.
+        guard gate.isFull || devices > engine.portion else { return await planInTurn(items) }
+        let groups = Dictionary(grouping: items, by: \.event.app).values
+        guard groups.count > 1 else { return await planInTurn(items) }
+        return await withTaskGroup { tasks in
+            for group in groups { tasks.addTask { await self.planInTurn(group) } }
+            var refused: [(EventBatch.Usable, DeadLetterReason)]? = []
+            for await ofGroup in tasks {
+                if let ofGroup { refused?.append(contentsOf: ofGroup) } else { refused = nil }
+            }
+            return refused
+        }
+    }
+
+    /// Plans events in portions; after each, another app's portion may come first.
+    private func planInTurn(
+        _ items: [EventBatch.Usable]
+    ) async -> [(EventBatch.Usable, DeadLetterReason)]? {
         var refused: [(EventBatch.Usable, DeadLetterReason)] = []
         for portion in EventBatch.portions(items, limit: engine.portion, weight: \.namedDevices) {
+            await gate.enter(portion.first?.event.app ?? "")
+            defer { gate.leave() }
             guard let ofPortion = await plan(portion) else { return nil }
             refused += ofPortion
         }
@@ -296,32 +316,35 @@ extension NewPush {
     }
 }
 
-/// How many batches are planned at once.
+/// How many portions of events are planned at once. Apps that wait take turns.
 ///
 /// Confined to the loop.
 final class PlannerGate: @unchecked Sendable {
     private var free: Int
-    private var waiters: [CheckedContinuation<Void, Never>] = []
+    private var waiters = AppTurns<CheckedContinuation<Void, Never>>()
 
     init(_ count: Int) { free = count }
 
-    nonisolated(nonsending) func enter() async {
+    /// Whether the next one has to wait.
+    var isFull: Bool { free == 0 }
+
+    nonisolated(nonsending) func enter(_ app: String) async {
         // Looked at in the closure, before which the task may be queued once more.
         await withCheckedContinuation { waiter in
             if free > 0 {
                 free -= 1
                 waiter.resume()
             } else {
-                waiters.append(waiter)
+                waiters.append(waiter, of: app)
             }
         }
     }
 
     func leave() {
-        if waiters.isEmpty {
-            free += 1
+        if let next = waiters.take(atMost: 1).first {
+            next.resume()
         } else {
-            waiters.removeFirst().resume()
+            free += 1
         }
     }
 }

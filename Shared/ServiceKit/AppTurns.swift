@@ -1,5 +1,5 @@
 /// A queue in which apps take turns: first in, first out for each app. Pure.
-struct AppTurns<Element> {
+package struct AppTurns<Element> {
     /// The elements that one app has taken out before the next app's.
     private static var share: Int { 16 }
 
@@ -26,15 +26,17 @@ struct AppTurns<Element> {
     /// The apps with elements, the next first.
     private var order: [String] = []
 
-    var isEmpty: Bool { order.isEmpty }
+    package init() {}
 
-    mutating func append(_ element: Element, of app: String) {
+    package var isEmpty: Bool { order.isEmpty }
+
+    package mutating func append(_ element: Element, of app: String) {
         if queues[app] == nil { order.append(app) }
         queues[app, default: Queue()].elements.append(element)
     }
 
     /// Removes elements: some of each app in turn, until there are enough.
-    mutating func take(atMost limit: Int) -> [Element] {
+    package mutating func take(atMost limit: Int) -> [Element] {
         var portion: [Element] = []
         while portion.count < limit, !order.isEmpty {
             let app = order.removeFirst()
