@@ -122,7 +122,9 @@ private func expiryJob(_ database: PushDatabase, in runtime: ServiceRuntime) -> 
         in: runtime,
         begin: { try await database.untilReady() }
     ) {
-        while !Task.isCancelled, try await database.connections.expire(limit: 1000) == 1000 {}
+        let store = database.connections
+        while !Task.isCancelled, try await store.expire(limit: 1000) == 1000 {}
+        while !Task.isCancelled, try await store.expireContents(limit: 1000) == 1000 {}
         return .seconds(10)
     }
 }

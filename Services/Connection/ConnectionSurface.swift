@@ -27,7 +27,8 @@ struct ConnectionSurface: Surface {
         "/v1/stream",
         "/v1/stream/acks",
         methods: "GET, POST, OPTIONS",
-        headers: "Authorization, Content-Type, Last-Event-ID, X-LC-Id, X-LC-Key, X-LC-Sign"
+        headers: "Authorization, Content-Type, Last-Event-ID, X-LC-Id, X-LC-Key, X-LC-Sign, "
+            + "X-Carillon-Device-Secret"
     )
 
     func owns(_ request: HTTPServerRequest) -> Bool { true }
@@ -47,6 +48,11 @@ struct ConnectionSurface: Surface {
                         .query("installation", ["type": "string", "minLength": 16]),
                         .query("register", ["type": "string"]),
                         .query("channels", ["type": "string"]),
+                        .header(
+                            "Last-Event-ID",
+                            ["type": "string"],
+                            "The id of the last push that was received: acknowledges it and all before"
+                        ), Self.secretHeader,
                     ],
                     answers: [
                         .init(
@@ -69,6 +75,7 @@ struct ConnectionSurface: Surface {
                 RouteDescription(
                     "Acknowledge received pushes",
                     for: [["basic"], ["appId", "appKey"]],
+                    parameters: [Self.secretHeader],
                     answers: [.init(200, "The number that were waiting", .json())]
                 )
             ),
@@ -82,6 +89,12 @@ struct ConnectionSurface: Surface {
                 )
             }
     }
+
+    private static let secretHeader = RouteDescription.Parameter.header(
+        "X-Carillon-Device-Secret",
+        ["type": "string"],
+        "The installation's secret, if the app asks for one"
+    )
 
     static let openAPI = OpenAPI(
         "Carillon connections",

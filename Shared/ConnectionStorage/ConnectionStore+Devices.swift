@@ -355,12 +355,11 @@ extension ConnectionStore {
 
     // MARK: Expiry
 
-    /// Deletes expired messages, and contents that no message needs.
+    /// Deletes expired messages.
     ///
     /// - Returns: The number of messages; fewer than `limit`: none are left that no other process has
     ///   locked.
     package func expire(limit: Int = 1000) async throws -> Int {
-        try await expireContents(limit: limit)
         let results = try await database.execute([
             (
                 """
@@ -385,7 +384,10 @@ extension ConnectionStore {
 
     /// Deletes contents without messages. They are locked first: the second statement sees the messages
     /// of every transaction that had a lock before.
-    private func expireContents(limit: Int) async throws {
+    ///
+    /// - Returns: The number of contents that were looked at; fewer than `limit`: none are left that no
+    ///   other process has locked.
+    package func expireContents(limit: Int = 1000) async throws -> Int {
         try await database.transaction { transaction in
             let due = try await transaction.execute(
                 """
@@ -394,7 +396,7 @@ extension ConnectionStore {
                 """,
                 [.integer(limit)]
             ).rows.map { try $0.integer("id") }
-            guard !due.isEmpty else { return }
+            guard !due.isEmpty else { return 0 }
             _ = try await transaction.execute(
                 """
                 WITH used AS MATERIALIZED (
@@ -409,6 +411,7 @@ extension ConnectionStore {
                 """,
                 [.integerArray(due)]
             )
+            return due.count
         }
     }
 }

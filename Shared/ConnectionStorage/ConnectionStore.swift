@@ -215,7 +215,7 @@ package struct ConnectionStore: Sendable {
 
     // MARK: Reports
 
-    /// Returns where the messages of an app went; all 0 if there were none.
+    /// Returns where the messages of an app went; all are 0 for an app that never had messages.
     package func counts(of app: String) async throws -> ConnectionCounts {
         let rows = try await database.execute(
             """
