@@ -34,8 +34,12 @@ async function register(channels, fields = {}) {
   return { installation, objectId };
 }
 
-const push = async (channel, alert, fields = {}) =>
-  (await call("POST", "/1.1/push", { channels: [channel], data: { alert }, ...fields })).objectId;
+let lastPush;
+const push = async (channel, alert, fields = {}) => {
+  const body = { channels: [channel], data: { alert }, ...fields };
+  lastPush = (await call("POST", "/1.1/push", body)).objectId;
+  return lastPush;
+};
 
 /// The push's record, once as many messages are stored and received.
 const ledger = (id, delivered, received) => until(`${received} received of ${delivered}`, async () => {
@@ -96,8 +100,14 @@ class Device {
 
   /// The alerts that arrived, once there are so many.
   async alerts(count) {
-    await until(`${count} pushes at ${this.installation}`, () =>
-      this.received.length >= count ? true : undefined);
+    try {
+      await until(`${count} pushes`, () => this.received.length >= count ? true : undefined);
+    } catch (error) {
+      // The push's record says which service holds it.
+      const record = await call("GET", `/v1/notifications/${lastPush}`);
+      const device = `${this.installation}, open: ${this.isOpen}, logins: ${this.logins}`;
+      throw new Error(`${error.message}; ${device}; ${JSON.stringify(record)}`);
+    }
     return this.received.map((one) => one.data.alert);
   }
 
@@ -465,7 +475,15 @@ async function examplePage() {
   } finally {
     await page.close();
     server.close();
-    rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+    // Chromium's other processes end a little later, and write files until then.
+    await until("the profile is removed", () => {
+      try {
+        rmSync(folder, { recursive: true, force: true });
+        return true;
+      } catch {
+        return undefined;
+      }
+    });
   }
 }
 
