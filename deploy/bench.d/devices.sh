@@ -46,9 +46,13 @@ stop_devices() {
 
 # counted: prints the sums of all clients' counts.
 counted() {
+    local files=("$stack"/devices-*.json)
+    if [[ ! -e "${files[0]}" ]]; then
+        echo '{}'
+        return
+    fi
     jq -sc 'map(del(.lags, .first, .last, .newest)) | map(to_entries[]) | group_by(.key)
-        | map({key: .[0].key, value: (map(.value) | add)}) | from_entries' \
-        "$stack"/devices-*.json 2>/dev/null || echo '{}'
+        | map({key: .[0].key, value: (map(.value) | add)}) | from_entries' "${files[@]}"
 }
 are_connected() {
     sleep 0.2
