@@ -81,7 +81,7 @@ extension Command {
         let replay = try DeadLetterReplay(context, isDryRun: arguments.has("--dry-run"))
         var failures = 0
         for deadLetter in chosen {
-            let way = deadLetter.way(topics)
+            let way = deadLetter.replayTarget(topics)
             let end: DeadLetterReplay.End
             do {
                 end = try await replay.replay(deadLetter, way)

@@ -9,7 +9,11 @@ extension Command {
         "identity set-secret <app> <identity>",
         "Set or generate the secret by which an identity reads secure payloads",
         options: [
-            .value("--secret-file", "<file>", "a secret of its own; without it one is made"), json,
+            .value(
+                "--secret-file",
+                "<file>",
+                "the file with the secret; without it a random one is generated"
+            ), json,
         ]
     ) { arguments, context in
         let identity = try arguments.operand(1, "identity")

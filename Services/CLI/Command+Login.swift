@@ -9,13 +9,13 @@ extension Command {
         "login set <app>",
         "Set a JWT issuer for an app's identities after fetching its keys",
         options: loginOptions + [
-            .value("--jwks-url", "<url>", "where the issuer shows its keys, over https"),
-            .value("--jwks-file", "<file>", "its keys themselves, of an issuer that shows none"),
-            .value("--identity-claim", "<name>", "the claim that is the identity; sub without it"),
+            .value("--jwks-url", "<url>", "where the issuer publishes its keys, over https"),
+            .value("--jwks-file", "<file>", "the issuer's keys, if it does not publish them"),
+            .value("--identity-claim", "<name>", "the claim that holds the identity; default sub"),
             .value(
                 "--identity-prefix",
                 "<text>",
-                "what stands before it; each login but an app's first needs one of its own"
+                "the text before the identity; each login except an app's first needs a prefix of its own"
             ),
             .flag("--dry-run", "look for the keys and say what would be; change nothing"), json,
         ]
@@ -42,7 +42,7 @@ extension Command {
         object["keys"] = .array(fetched.set.keys.map(\.summary))
         object["passedOver"] = .array(fetched.set.passedOver.map { .string($0) })
         let done = isDryRun ? "would set" : "set"
-        let rest = replaces ? ", in another's place" : ""
+        let rest = replaces ? ", replacing the previous one" : ""
         return arguments.answer(
             object,
             "\(done) the login \(login.shown)\(rest)\n\(fetched.set.shown)"
@@ -130,8 +130,12 @@ extension Command {
     // MARK: Shared
 
     private static let loginOptions: [Arguments.Option] = [
-        .value("--issuer", "<text>", "who issues the tokens: their iss"),
-        .value("--audience", "<text>", "whom they are for: their aud, or one of these"),
+        .value("--issuer", "<text>", "the issuer: the claim iss of its tokens"),
+        .value(
+            "--audience",
+            "<text>",
+            "the audience: the claim aud of the tokens, or one of its values"
+        ),
     ]
 
     private static func issuerAndAudience(

@@ -12,10 +12,13 @@ extension Command {
             .value(
                 "--event",
                 "<id>",
-                "the push of an event, instead of its id; the latest of them"
+                "the latest push of the event with this id"
             ),
-            .value("--app", "<app>", "with --event, of this app only"),
-            .flag("--recount", "count the rows and compare them with the books; 1 if they differ"),
+            .value("--app", "<app>", "with --event: only pushes of this app"),
+            .flag(
+                "--recount",
+                "count the deliveries and compare them with the stored counts; exit 1 if they differ"
+            ),
             .flag("--watch", "continue until the push has ended, with its rate and the time left"),
             json,
         ]

@@ -7,7 +7,7 @@ import ServiceKit
 
 /// A record of `push.dead-letters`. Pure: no clock, no I/O.
 struct StoredDeadLetter: Equatable {
-    /// The prefix, before the route, of the topic in a dead letter of an HTTP item.
+    /// The `source.topic` of a dead letter that came over HTTP is this and the route.
     private static let httpMark = "http:"
 
     /// The name of a dead letter: `<partition>/<offset>`.
@@ -61,7 +61,7 @@ struct StoredDeadLetter: Equatable {
         return "\(partition)/\(offset)"
     }
 
-    /// The app that the dead letter names, or else the record in it.
+    /// The app that the headers name, or else the app in the record's JSON.
     var app: String? {
         if let app = text("app") ?? text("ce_app") { return app }
         return (try? JSONValue.parse(record.value ?? []))?["app"]?.string
@@ -71,9 +71,11 @@ struct StoredDeadLetter: Equatable {
         record.headers.last { $0.name == name }.map { String(decoding: $0.value, as: UTF8.self) }
     }
 
-    /// - Parameter topics: Our topics: a replay writes to no other.
-    /// - Returns: The destination, or why there is none.
-    func way(_ topics: KafkaTopics) -> ReplayTarget {
+    /// Finds where a replay sends this dead letter.
+    ///
+    /// - Parameter topics: Carillon's topics: a replay writes to no other.
+    /// - Returns: The destination; `.none` with the reason if it cannot be replayed.
+    func replayTarget(_ topics: KafkaTopics) -> ReplayTarget {
         guard let value = record.value else {
             return .none(isOmitted ? "it was too large to be stored" : "it holds no value")
         }
@@ -92,8 +94,8 @@ struct StoredDeadLetter: Equatable {
         return .kafka(topic: source)
     }
 
-    /// Whether its content was omitted, by its header. A dead letter of a version without that header has no
-    /// value only if it was omitted, or if the record had none.
+    /// Whether its content was too large, and was left out. Old versions wrote no header that says so: their
+    /// dead letter has no value if its content was left out, or if the record had none.
     private var isOmitted: Bool {
         if let content = text(OutgoingRecord.deadLetterContentHeader) {
             return content.isSame(as: OutgoingRecord.deadLetterContentOmitted)

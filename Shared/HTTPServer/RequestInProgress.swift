@@ -1,7 +1,7 @@
 internal import JSON
 
-/// A request whose handler is to run, and the data for its access log line. Confined to its loop,
-/// like its handler's task except the handler itself.
+/// A request until its response is written: the handler runs here, and the access log line gets its
+/// data from here. Used on its loop only; just the route's handler may run elsewhere.
 final class RequestInProgress: @unchecked Sendable {
     private(set) var request: HTTPServerRequest
     let match: Router.Match
@@ -104,8 +104,8 @@ final class RequestInProgress: @unchecked Sendable {
         }
     }
 
-    // Inlined, each would have copies of the request in the frame of every request, and a task that
-    // needs more than its first kilobyte allocates another.
+    // These two are not inlined: each would put a copy of the request into the task of every request,
+    // and a task with more than a kilobyte of locals allocates memory once more.
     @inline(never)
     private func refuse() {
         response = server.router.refusal(of: request, by: match)
@@ -117,7 +117,7 @@ final class RequestInProgress: @unchecked Sendable {
         response = server.router.failure(error, of: request, at: route)
     }
 
-    /// Gives the request its body, decoded unless its handler undoes the coding.
+    /// Gives the request its body. It is decompressed, unless the router's handlers do that themselves.
     ///
     /// - Throws: 503 if there is no room for it beside the bodies of other requests; as
     ///   `decodeBody`.

@@ -22,7 +22,7 @@ package struct HTTPTransportConfiguration: Sendable {
     package var allowedHosts: HostPolicy
     package var version: VersionPolicy
     package var clientCertificate: ClientCertificate?
-    /// PEM certificates trusted in addition to the system's.
+    /// The path of a PEM file: certificates that are trusted in addition to the system's.
     package var caFile: String?
     /// For example `http://proxy.example:3128`; hosts in `noProxy` are connected directly (a comma
     /// list of hosts, or `*`). libcurl's own reading of the environment is off.

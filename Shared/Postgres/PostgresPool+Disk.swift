@@ -1,9 +1,9 @@
 internal import EventLoop
 internal import Observability
 
-/// Disk space of the server. A server without it still answers reads, so its connections do not
-/// show it; the pool is not ready from the first write that fails for it until a write of its own
-/// succeeds.
+/// Watches the disk space of the server. A server whose disk is full still answers reads, so its
+/// connections look healthy. The pool is not ready from the first write that fails for lack of disk
+/// space until a test write of its own succeeds.
 extension PostgresPool {
     static let shortestDiskProbePause: Duration = .seconds(1)
     static let longestDiskProbePause: Duration = .seconds(30)
@@ -47,8 +47,8 @@ extension PostgresPool {
             _ = try await transaction(of: [(sql: Self.probe, parameters: [])])
             return true
         } catch let error as PostgresError {
-            // Any other refusal, like a missing right to temporary tables, says nothing about the
-            // disk.
+            // The server refused the test write for another reason, such as a missing right to make
+            // temporary tables. Then it cannot show that the disk is full.
             return error.kind == .server && !error.isRetryable
         } catch {
             return false

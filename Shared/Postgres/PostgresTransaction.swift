@@ -36,8 +36,8 @@ package actor PostgresTransaction {
 
     /// Runs several statements in one round trip; each may rely on earlier ones.
     ///
-    /// `isPrepared` says that they will come again with the same text; a statement made for one
-    /// caller would only evict such ones from the connection's cache.
+    /// Set `isPrepared` if the same texts will be run again: then they are prepared and cached. A text
+    /// that is run once would only evict others from the connection's cache.
     ///
     /// - Returns: A result for each.
     /// - Throws: The first error; then none of them has happened.
@@ -119,7 +119,8 @@ package actor PostgresTransaction {
     ) async throws -> Value {
         // BEGIN must have been sent.
         if case .open = state {} else { try await awaitEarlierStatements() }
-        // Evicted statements are deallocated after the last answer.
+        // After the last answer the statements that the cache evicted are deallocated, and for that the
+        // connection is busy once more.
         for _ in 0..<Self.maximumWaits where !connection.isQuiet {
             try await awaitEarlierStatements()
         }

@@ -36,16 +36,19 @@ struct StoredDeadLetterTests {
     @Test("A record is replayed unchanged to its topic, and only to a topic of ours")
     func kafka() {
         let letter = letter("p.push.requests", #"{"app":"shop"}"#, [("ce_type", "push")])
-        #expect(letter.way(topics) == .kafka(topic: "p.push.requests"))
+        #expect(letter.replayTarget(topics) == .kafka(topic: "p.push.requests"))
         let outgoing = letter.outgoing(to: "p.push.requests")
         #expect(outgoing.headers == [KafkaHeader(name: "ce_type", value: "push")])
         #expect(outgoing.key == Array("k".utf8) && outgoing.value == letter.record.value)
         #expect(letter.app == "shop" && letter.sourcePlace == "0/0" && letter.id.text == "3/17")
-        #expect(self.letter("p.ingest.Weather").way(topics) == .kafka(topic: "p.ingest.Weather"))
+        #expect(
+            self.letter("p.ingest.Weather").replayTarget(topics)
+                == .kafka(topic: "p.ingest.Weather")
+        )
         for source in [
             "push.requests", "orders", "", "p.push.dead-letters", "p.ingest.", "p.ingest.a b",
         ] {
-            guard case .none = self.letter(source).way(topics) else {
+            guard case .none = self.letter(source).replayTarget(topics) else {
                 Issue.record("\(source) is no topic of ours")
                 continue
             }
@@ -56,7 +59,7 @@ struct StoredDeadLetterTests {
     func intake() throws {
         let item = #"{"type":"track","userId":"u"}"#
         let letter = letter("http:/v1/batch", item, [("app", "shop")])
-        #expect(letter.way(topics) == .intake(route: "/v1/batch", app: "shop"))
+        #expect(letter.replayTarget(topics) == .intake(route: "/v1/batch", app: "shop"))
         #expect(letter.batch == Array(#"{"batch":[{"type":"track","userId":"u"}]}"#.utf8))
         #expect(letter.sourcePlace == nil && letter.json["sourcePlace"] == nil)
         for broken in [
@@ -65,7 +68,7 @@ struct StoredDeadLetterTests {
             self.letter("http:/v1/batch", item, [("app", "a/b")]),
             self.letter("http:/v2/batch", item, [("app", "shop")]),
         ] {
-            guard case .none = broken.way(topics) else {
+            guard case .none = broken.replayTarget(topics) else {
                 Issue.record("\(broken.json) cannot be replayed")
                 continue
             }
@@ -77,11 +80,14 @@ struct StoredDeadLetterTests {
     )
     func leftOut() {
         let why = StoredDeadLetter.ReplayTarget.none("it was too large to be stored")
-        #expect(letter("p.push.requests", nil, [("error.content", "omitted")]).way(topics) == why)
+        #expect(
+            letter("p.push.requests", nil, [("error.content", "omitted")]).replayTarget(topics)
+                == why
+        )
         let older = letter("p.push.requests", nil, detail: "long; 9 bytes, too large, are left out")
-        #expect(older.way(topics) == why)
+        #expect(older.replayTarget(topics) == why)
         let words = letter("p.push.requests", "{}", detail: "its name: \"are left out\"")
-        #expect(words.way(topics) == .kafka(topic: "p.push.requests"))
+        #expect(words.replayTarget(topics) == .kafka(topic: "p.push.requests"))
     }
 
     @Test(

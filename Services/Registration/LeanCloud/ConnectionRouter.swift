@@ -7,7 +7,7 @@ import Settings
 
 /// The variables of this service only; `CommonConfiguration` has the shared ones.
 struct RegistrationConfiguration: OwnConfiguration {
-    /// The public addresses of the connection nodes; empty: there are none.
+    /// The public addresses of the connection nodes; empty without such nodes.
     let connectionURLs: [String]
 
     static let variables: [SettingEntry] = [connectionURLs.entry]

@@ -26,7 +26,8 @@ package enum IngestTypeName {
         return nil
     }
 
-    /// Returns a form that is equal for names whose Kafka topics would be confused: case, and `.` for `_`.
+    /// Returns a form that is the same for all names whose topics Kafka would confuse: in lower case, with
+    /// `_` for `.`.
     package static func folded(_ name: String) -> String {
         String(name.lowercased().map { $0 == "." ? "_" : $0 })
     }
