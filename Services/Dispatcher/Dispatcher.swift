@@ -3,13 +3,13 @@ import PushStorage
 import ServiceKit
 import ServiceShell
 
-/// Turns events into notifications and reports the outcome of every one of them.
+/// Turns events into notifications and reports the outcome of each notification.
 ///
 /// Flow: `KafkaConsumer` → `EventIntake` (records become rows, or dead letters) → `DeliveryEngine`
-/// (sends, announces and settles). Rows that wait come back through `DeliverySweeper`;
-/// `AudiencePlanner` cuts large audiences into shards, which `ShardSender` sends; `ScheduleReleaser`
-/// releases pushes that wait for their time; `SessionHeartbeat` renews the session that owns all of it.
-/// `syncIntake` gathers changes of datasets, of which `SyncNotifier` makes events.
+/// (sends, announces and settles). `DeliverySweeper` claims the rows that wait. `AudiencePlanner`
+/// cuts large audiences into shards, which `ShardSender` sends. `ScheduleReleaser` releases pushes
+/// that wait for their time. `SessionHeartbeat` renews the session that owns all these rows and
+/// shards. `syncIntake` reads changes of datasets, and `SyncNotifier` makes events of them.
 @main
 struct Dispatcher {
     static func main() async {
@@ -24,8 +24,8 @@ struct Dispatcher {
     }
 }
 
-/// Makes the parts, each of which may use those before it. Shutdown runs in reverse: the consumers stop
-/// first, then the parts that claim, then the deliveries drain, then the session releases what is left.
+/// Makes the parts; each may use the parts before it. Shutdown runs in reverse: the consumers stop
+/// first, then the parts that claim. Then the deliveries drain, and the session releases the rest.
 func makeParts(
     _ configuration: DispatcherConfiguration,
     in runtime: ServiceRuntime

@@ -26,7 +26,7 @@ struct DispatcherConfiguration: Sendable {
     var isMPNSEnabled: Bool
     /// How long a message waits for a device's connection, if its push has no expiry.
     var connectionKeep: Duration
-    /// The most that wait for one device.
+    /// The maximum number of messages that wait for one device.
     var connectionWaiting: Int
 
     init(reader: ConfigurationReader) throws {

@@ -14,7 +14,7 @@ struct DispatcherConnections {
     let database: PushDatabase
     /// The sessions' own connections.
     let sessions: PushDatabase
-    /// The application name of only this process' connections: they are ended with its session.
+    /// The application name of this process' connections. They are ended with its session.
     let connectionsName: String
     let producer: KafkaProducer
     let events: RecordSource
@@ -92,7 +92,7 @@ struct DispatcherConnections {
         }
     }
 
-    /// The parts that deliveries are written to: these stop after the deliveries have.
+    /// The parts that deliveries are written to. They stop after the deliveries have drained.
     var stores: [any ServicePart] {
         let (database, producer, sessions, loop) = (database, producer, sessions, loop)
         return [

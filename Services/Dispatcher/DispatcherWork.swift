@@ -93,7 +93,7 @@ struct DispatcherWork {
         )
         intake = [
             events.consumer("intake", of: ground.events, batches: 256, deadLetters),
-            // It has few events, and each is planned at once.
+            // `PUSH_RC` has few events, and each is planned at once.
             events.consumer("config intake", of: ground.configEvents, batches: 2, deadLetters),
         ]
     }

@@ -26,11 +26,11 @@ struct WakeUps: Sendable {
     /// Wakes the planners.
     func wakeForPlanning() { signal(Array(planning.values)) }
 
-    /// Wakes the parts for released pushes: their devices' rows are due, their audiences are to be
-    /// planned.
+    /// Wakes the sweeper and the planners after scheduled pushes were released: rows are due, and
+    /// audiences must be planned.
     func wakeForReleased() { signal([direct] + planning.values) }
 
-    /// Wakes all that claim: rows, shards and plans of another replica were released.
+    /// Wakes all claiming parts: another replica released rows, shards and plans.
     func wakeForReleasedClaims() { signal([direct, broadcast] + shards.values + planning.values) }
 
     func wakeForShards() { signal(Array(shards.values)) }

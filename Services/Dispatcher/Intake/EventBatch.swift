@@ -10,8 +10,8 @@ struct EventBatch {
         var reason: DeadLetterReason
     }
 
-    /// An event with its push's id, and its record for a dead letter. A reference: it moves from list to
-    /// list.
+    /// A valid event with its push's id, and its record for a dead letter. A class, as it moves
+    /// from list to list.
     final class Usable: Equatable, Sendable {
         let pushID: String
         let event: PushEvent
@@ -57,8 +57,8 @@ struct EventBatch {
         }
     }
 
-    /// Rejects an event that is too large for all platforms of its request. A push that came over HTTP was
-    /// accepted already: there each delivery fails by itself.
+    /// Rejects an event that is too large for all platforms of its request. A push that came over
+    /// HTTP was accepted already: each of its deliveries fails by itself.
     private static func checkSize(
         of request: PushRequest,
         _ event: PushEvent,
@@ -90,7 +90,7 @@ struct EventBatch {
         usable = kept
     }
 
-    /// The apps of events that their push's id could make too large.
+    /// The apps of events that may become too large once the push's id is added.
     var appsInDoubt: Set<String> {
         Set(
             usable.lazy.filter { item in
@@ -124,7 +124,8 @@ struct EventBatch {
         unusable.append(Unusable(record: item.record, reason: reason))
     }
 
-    /// Cuts items into portions of a total weight of at most `limit`, or of one item.
+    /// Cuts items into portions with a total weight of at most `limit`. A heavier item is a portion
+    /// by itself.
     static func portions<Item>(
         _ items: [Item],
         limit: Int,

@@ -7,7 +7,7 @@ import ServiceKit
 import ServiceShell
 import Storage
 
-/// The fast path: pushes for few devices are looked up, sent, and only then written.
+/// The fast path: looks up pushes for few devices, sends them, and only then writes them.
 extension EventIntake {
     /// The pushes of a batch: those that take the fast path, and those that do not.
     struct Entered {
@@ -16,9 +16,9 @@ extension EventIntake {
         fileprivate(set) var runs: [InlineRun] = []
         fileprivate var timers: [LoopTimer] = []
 
-        /// Waits until all of the fast path have ended.
+        /// Waits until all pushes of the fast path have ended.
         ///
-        /// - Returns: The pushes that ended in another way than written.
+        /// - Returns: The pushes that were not written, with how they ended.
         nonisolated(nonsending) func waitUntilFinished() async -> [(
             item: EventBatch.Usable, end: InlineEnd
         )] {
@@ -28,13 +28,14 @@ extension EventIntake {
         }
     }
 
-    /// Looks up the pushes of a batch that are for few devices, and sends those that are new: as many
-    /// devices at a time as find room. The large ones come last; those beyond their app's share are planned.
+    /// Looks up the pushes of a batch that are for few devices, and sends the new ones: at a time
+    /// as many devices as have free slots. The large pushes come last. Those beyond their app's
+    /// share are planned.
     ///
     /// - Parameters:
-    ///   - items: The batch's.
-    ///   - fetchedAt: The time at which it was read.
-    ///   - room: The slots that were promised for it. They are given back here.
+    ///   - items: The batch's events.
+    ///   - fetchedAt: The time at which the batch was read.
+    ///   - room: The slots that were promised for the batch. Their promise ends here.
     /// - Returns: `nil` if a stop came first.
     func enterFastPath(
         _ items: [EventBatch.Usable],
@@ -63,7 +64,7 @@ extension EventIntake {
                 entered.rows.append(item)
             }
         }
-        // Before anything is waited for, so that each copy goes the way of the first.
+        // Before the first wait, so that each copy is treated like the first.
         let largeRuns = portions(large).map { makeRun($0.pushes, isLarge: true, fetchedAt) }
         var room = room
         for (pushes, weight) in portions(small) {
@@ -159,7 +160,8 @@ extension EventIntake {
             } catch let error as StorageError
                 where error.isOfTheValues || error.isStatementTimeout
             {
-                // As rows each shows itself, or is planned page by page.
+                // As rows, a faulty push is found by halving, and a slow one is planned page by
+                // page.
                 return pushes.map { _ in .many }
             } catch {
                 guard await retry.wait(after: error, &pause) else { return nil }
@@ -167,7 +169,7 @@ extension EventIntake {
         }
     }
 
-    /// The session to write under.
+    /// Returns the session to write under, once there is one; `nil` if a stop came first.
     private func session() async -> Int? {
         while true {
             if let session = engine.session.current { return session }

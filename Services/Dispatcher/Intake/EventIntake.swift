@@ -11,19 +11,20 @@ import Storage
 
 /// Turns the records of `push.requests`, and of `PUSH_RC`, into pushes.
 ///
-/// A record is finished only when it is on the books or a dead letter (promise 2). Events for few devices
-/// take the fast path: looked up, sent, written as they ended (`InlineRun`); all others are planned as rows
-/// first. What is held meanwhile is bounded by the consumers.
+/// A record is finished only when it is in the ledger or is a dead letter (promise 2). Events for
+/// few devices take the fast path: they are looked up, sent, and written with their ends
+/// (`InlineRun`). All others are planned as rows first. The consumers bound the records that are
+/// outstanding.
 ///
-/// Shutdown: a batch that cannot be planned or recorded then is left unfinished, and is read again by the
-/// partition's next owner.
+/// Shutdown: leaves a batch unfinished if it cannot be planned or recorded. The partition's next
+/// owner reads it again.
 actor EventIntake {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor {
         unsafe loop.asUnownedSerialExecutor()
     }
 
-    /// Portions that are planned at once: while one is written to the disk another is read.
+    /// The number of portions planned at once: while one is written to disk, another is read.
     private static let planners = 2
     let database: PushDatabase
     private let credentials: CredentialCache
@@ -77,9 +78,9 @@ actor EventIntake {
         plannedDeliveries = runtime.metrics.counter(.pushDeliveriesPlanned, ["lane": "direct"])
     }
 
-    /// Reads a topic of events, so many batches at once: those of the fast path wait until they are
-    /// recorded, and at half load each is a handful of records. What they hold is bounded by the slots that
-    /// they wait for.
+    /// Makes a consumer of a topic of events. It handles many batches at once, as those of the fast
+    /// path wait until they are recorded, and at half load each batch has only a few records. They
+    /// wait for slots, which bounds their memory.
     nonisolated func consumer(
         _ name: String,
         of source: RecordSource,
@@ -95,7 +96,7 @@ actor EventIntake {
         ) { records in await self.handle(records) }
     }
 
-    /// - Returns: Those that can never be pushes; `nil` when a stop came first.
+    /// - Returns: The records that can never be pushes; `nil` if a stop came first.
     private func handle(_ records: [KafkaRecord]) async -> [DeadLetterWriter.Unusable]? {
         let fetchedAt = ContinuousClock.now
         engine.meters.stages.fetched(
@@ -143,7 +144,8 @@ actor EventIntake {
 
     /// Brings events into the ledger, by the fast path or as rows.
     ///
-    /// - Returns: Those that Postgres will never take, with the reason; `nil` when a stop came first.
+    /// - Returns: The events that Postgres will never accept, with the reason; `nil` if a stop came
+    ///   first.
     private func bring(
         _ items: [EventBatch.Usable],
         fetchedAt: ContinuousClock.Instant,
@@ -214,10 +216,10 @@ actor EventIntake {
 
     // MARK: Planning
 
-    /// Plans a portion, in one transaction where that is possible, and hands on what may be sent at
-    /// once.
+    /// Plans a portion, in one transaction if possible, and passes its due deliveries to the
+    /// engine.
     ///
-    /// - Returns: The events that Postgres will never take, with the reason; `nil` when a stop came
+    /// - Returns: The events that Postgres will never accept, with the reason; `nil` if a stop came
     ///   first.
     private func plan(
         _ items: [EventBatch.Usable]
@@ -263,7 +265,7 @@ actor EventIntake {
                     continue
                 }
                 guard await retry.wait(after: error, &pause) else { return nil }
-                // Whether the transaction was committed may not be known.
+                // The transaction may have been committed.
                 engine.inHand.lookForStrays()
             }
         }
@@ -316,7 +318,7 @@ extension NewPush {
     }
 }
 
-/// How many portions of events are planned at once. Apps that wait take turns.
+/// Limits the number of portions of events that are planned at once. Waiting apps take turns.
 ///
 /// Confined to the loop.
 final class PlannerGate: @unchecked Sendable {
@@ -329,7 +331,7 @@ final class PlannerGate: @unchecked Sendable {
     var isFull: Bool { free == 0 }
 
     nonisolated(nonsending) func enter(_ app: String) async {
-        // Looked at in the closure, before which the task may be queued once more.
+        // Checked in the closure: the task may be queued once more before the closure runs.
         await withCheckedContinuation { waiter in
             if free > 0 {
                 free -= 1

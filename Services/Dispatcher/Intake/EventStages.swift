@@ -56,9 +56,9 @@ struct StageMark {
 
     init(at time: ContinuousClock.Instant) { at = time }
 
-    /// Notes the end of a stage. Of several deliveries the first counts.
+    /// Records the end of a stage. If an event has several deliveries, the first one counts.
     ///
-    /// - Returns: The duration of the stage; `nil` if it had ended before.
+    /// - Returns: The duration of the stage; `nil` if the stage had ended before.
     mutating func reached(
         _ stage: EventStages.Stage,
         at now: ContinuousClock.Instant

@@ -1,6 +1,6 @@
 import PushEvents
 
-/// The pushes of the fast path that are not over, by id: a copy waits for the first.
+/// The pushes of the fast path that have not ended, by id. A copy of an event waits for the first.
 ///
 /// Confined to the loop.
 final class InlinePushes: @unchecked Sendable {
@@ -23,7 +23,7 @@ final class InlinePushes: @unchecked Sendable {
         inFlight += 1
     }
 
-    /// One has ended, and waits to be recorded.
+    /// Notes that a push is ready: it waits to be recorded.
     func isReady() { inFlight -= 1 }
 
     func leave(_ id: String, wasReady: Bool) {
@@ -31,14 +31,15 @@ final class InlinePushes: @unchecked Sendable {
         if !wasReady { inFlight -= 1 }
     }
 
-    /// Decides whether a large push takes the fast path. A copy goes the way of the first: it waits for its end,
-    /// or is planned as well, and known then.
+    /// Decides whether a large push takes the fast path. A copy is treated like the first: it waits
+    /// for the first one's end, or it is planned too, and then found to be known.
     ///
     /// - Parameters:
-    ///   - item: The push. If it is admitted, a run has it before anything is waited for.
+    ///   - item: The push. If it is admitted, the caller must add it to a run before the next
+    ///     `await`.
     ///   - names: The number of devices that it names.
     ///   - limit: The maximum of its app's members on the fast path.
-    /// - Returns: `false` if it must be planned; `planned` ends that.
+    /// - Returns: `false` if it must be planned, until `planned` is called for it.
     func admitLarge(_ item: EventBatch.Usable, _ names: Int, limit: Int) -> Bool {
         if pushes[item.pushID] != nil { return true }
         if planning.contains(item.pushID) { return false }
@@ -57,7 +58,7 @@ final class InlinePushes: @unchecked Sendable {
         for item in items { planning.remove(item.pushID) }
     }
 
-    /// Ends all of them: the session is lost, or the drain has ended.
+    /// Ends all runs: the session is lost, or the drain has ended.
     func drop() {
         for (run, _) in Array(pushes.values) { run.drop() }
     }
@@ -68,7 +69,7 @@ final class InlinePushes: @unchecked Sendable {
 struct NamedInFlight {
     private var names: [String: Int] = [:]
 
-    /// Adds a push, if its app has room for it. One always fits if the app has no other.
+    /// Adds a push if its app has room for it. A push always fits if its app has no other.
     mutating func admit(_ count: Int, of app: String, limit: Int) -> Bool {
         let others = names[app] ?? 0
         guard others == 0 || count <= limit - others else { return false }

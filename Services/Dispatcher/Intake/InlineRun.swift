@@ -6,31 +6,32 @@ import PushStorage
 
 /// How a push of the fast path ended, for its batch of records.
 enum InlineEnd: Equatable {
-    /// It is in the ledger: this process wrote it, or another that had it at the same time.
+    /// The push is in the ledger, written by this process or by another that sent it at the same
+    /// time.
     case written
-    /// It was stored already.
+    /// The push was stored already.
     case known
-    /// It must be planned.
+    /// The push must be planned.
     case rows
-    /// It names a subject that was erased meanwhile: it is not stored.
+    /// The push names a subject that was erased meanwhile. It is not stored.
     case erased
     case refused(DeadLetterReason)
-    /// The session was lost before it was written: it must be looked up again.
+    /// The session was lost before the push was written. It must be looked up again.
     case lost
 }
 
-/// The pushes of a batch of records that are for few devices, from before they are looked up until each is
-/// written. Pushes and members lie in arrays; a member's position is its place there.
+/// The pushes for few devices of one batch of records, from their look-up until each is written.
+/// Pushes and members are stored in arrays, and a member's position is its index there.
 ///
-/// States of a push: looking up; sending; writing, once all its members have ended or `DISPATCH_HOLD` is
-/// over; over. A member that ends while its push is written waits for that, and one that ends later is a
-/// row.
+/// States of a push: looking up; sending; writing, once all its members have ended or
+/// `DISPATCH_HOLD` has passed; over. A member that ends while its push is written waits for the
+/// write. A member that ends after the write is a row.
 ///
 /// Confined to the loop. No clock, no I/O.
 final class InlineRun: Run, @unchecked Sendable {
     enum State: Equatable { case lookingUp, sending, writing, over }
 
-    /// A reference: a copy of its forty strings would count the references of each.
+    /// A class: a copy of a struct would retain each of its forty strings.
     private final class Content: Sendable {
         let item: EventBatch.Usable
         let push: NewPush
@@ -54,9 +55,10 @@ final class InlineRun: Run, @unchecked Sendable {
         var createdAt = Instant(milliseconds: 0)
         var hasRow = false
         var mark: StageMark
-        /// Its part of `InlinePushes.named`; `nil` if it is not large, or no member of it is in flight any more.
+        /// Its part of `InlinePushes.named`; `nil` if it is not large, or none of its members is in
+        /// flight.
         var share: (app: String, names: Int)?
-        /// Other batches that have a copy.
+        /// The callbacks of other batches that have a copy.
         var listeners: [(InlineEnd) -> Void] = []
     }
 
@@ -65,7 +67,8 @@ final class InlineRun: Run, @unchecked Sendable {
         let member: ShardMember
         let health: ClientHealth
         var holdsSlot = false
-        /// It ended after its push was ready: it is written as a row in flight, and ends as that.
+        /// Whether it ended after its push was ready. It is then written as a row in flight, and
+        /// ended as a row.
         var isLate = false
         var end: DeliveryEnd?
     }
@@ -73,21 +76,21 @@ final class InlineRun: Run, @unchecked Sendable {
     private(set) var session = 0
     private let services: RunServices
     private var pushes: [Push] = []
-    /// `nil` once a member is recorded, or a row.
+    /// The members; `nil` once a member is recorded or has become a row.
     private var members: [Member?] = []
     /// The number of pushes, and of copies of other batches' pushes, that have not ended.
     private var outstanding = 0
     /// The pushes that ended in another way than written.
     private(set) var ends: [(item: EventBatch.Usable, end: InlineEnd)] = []
     private let all: InlinePushes
-    /// Whether its pushes name more than `NewPush.largeFrom` devices each.
+    /// Whether each of its pushes names more than `NewPush.largeFrom` devices.
     let isLarge: Bool
     private var waiter: CheckedContinuation<Void, Never>?
 
     /// - Parameters:
-    ///   - all: The process' pushes, to which those of this run are added.
-    ///   - services: What runs share.
-    ///   - isLarge: Whether its pushes are large: `all` has admitted them.
+    ///   - all: The process' pushes. The pushes of this run are added there.
+    ///   - services: The parts that all runs of a process use.
+    ///   - isLarge: Whether its pushes are large. `all` has admitted them before.
     init(in all: InlinePushes, _ services: RunServices, isLarge: Bool = false) {
         self.all = all
         self.services = services
@@ -96,7 +99,8 @@ final class InlineRun: Run, @unchecked Sendable {
 
     // MARK: Pushes
 
-    /// Adds a push that is to be looked up, or waits for the end of the same push, which a run has already.
+    /// Adds a push that is to be looked up. If a run has the same push already, waits for its end
+    /// instead.
     func add(
         _ item: EventBatch.Usable,
         _ push: NewPush,
@@ -127,7 +131,7 @@ final class InlineRun: Run, @unchecked Sendable {
 
     func state(of index: Int) -> State { pushes[index].state }
 
-    /// Takes the members that a look-up found for a push.
+    /// Adds the members that a look-up found for a push.
     func found(
         _ index: Int,
         _ deliveries: [Delivery],
@@ -188,7 +192,7 @@ final class InlineRun: Run, @unchecked Sendable {
         let listeners = pushes[index].listeners
         pushes[index].listeners = []
         for listener in listeners { listener(end) }
-        // Members that waited to be sent get no end from a lost session.
+        // After a lost session, no end comes for members that still waited to be sent.
         if end == .lost { releaseShare(of: index) }
         forgetIfOver(index)
         note(content.item, end)
@@ -205,15 +209,16 @@ final class InlineRun: Run, @unchecked Sendable {
         waiter = nil
     }
 
-    /// On the loop.
+    /// Waits until all pushes have ended. On the loop.
     nonisolated(nonsending) func waitUntilFinished() async {
-        // Looked at in the closure, before which the task may be queued once more.
+        // Checked in the closure: the task may be queued once more before the closure runs.
         await withCheckedContinuation { continuation in
             if outstanding > 0 { waiter = continuation } else { continuation.resume() }
         }
     }
 
-    /// A straggler keeps this run: it must not keep its whole batch.
+    /// Drops the context of an ended push whose members have all ended. A straggler keeps this run
+    /// alive, which must not keep the contexts of the whole batch.
     private func forgetIfOver(_ index: Int) {
         guard pushes[index].state == .over, pushes[index].members.allSatisfy({ members[$0] == nil })
         else { return }
@@ -221,12 +226,12 @@ final class InlineRun: Run, @unchecked Sendable {
         releaseShare(of: index)
     }
 
-    /// Releases a part of what a large push counts: as each member ends, so that a few slow devices do not
-    /// hold the share of all.
+    /// Releases members of a large push from its app's share. Called as each member ends, so that a
+    /// few slow devices do not hold the whole share.
     ///
     /// - Parameters:
     ///   - index: The push.
-    ///   - count: The number of its members; `nil` for all that it still counts.
+    ///   - count: The number of members to release; `nil` for all that are left.
     private func releaseShare(of index: Int, _ count: Int? = nil) {
         guard let share = pushes[index].share else { return }
         let released = min(count ?? share.names, share.names)
@@ -236,7 +241,7 @@ final class InlineRun: Run, @unchecked Sendable {
 
     // MARK: Members
 
-    /// A lost push's members are released one by one.
+    /// Always `false`: the members of a lost push are released one by one.
     var isDropped: Bool { false }
 
     func member(at position: Int) -> ShardMember? {
@@ -320,7 +325,8 @@ final class InlineRun: Run, @unchecked Sendable {
 
     var kind: LedgerEntry.Kind { .pushes }
 
-    /// Members of a push that are written with their ends.
+    /// Returns the members that are written together with their push, as they ended before it was
+    /// ready.
     private func ended(of index: Int) -> some Sequence<Member> {
         pushes[index].members.lazy.compactMap { self.members[$0] }
             .filter { $0.end != nil && !$0.isLate }
@@ -348,7 +354,7 @@ final class InlineRun: Run, @unchecked Sendable {
         var isOpen = false
         for position in pushes[place].members {
             guard let member = members[position] else { continue }
-            // Its row becomes the session's.
+            // The session owns the member's row from the write on.
             if member.end == nil || member.isLate {
                 services.inHand.take(member.member.delivery.key)
             }
@@ -387,7 +393,8 @@ final class InlineRun: Run, @unchecked Sendable {
         }
     }
 
-    /// Frees the slots of what has ended; what ended late is a row's by now, if there are rows.
+    /// Ends a push and frees the slots of its ended members. A member that ended late is recorded
+    /// as a row, unless the session was lost.
     private func end(_ index: Int, _ end: InlineEnd) {
         guard pushes[index].state != .over else { return }
         for position in pushes[index].members {

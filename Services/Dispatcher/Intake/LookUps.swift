@@ -3,26 +3,27 @@ import PushCore
 import PushStorage
 import Storage
 
-/// How many of the pushes that wait are looked up now. Pure: no clock, no I/O.
+/// Decides how many waiting pushes are looked up now. Pure: no clock, no I/O.
 ///
-/// An idle process looks up at once. A busy one takes what has come when the last look-up returns: the more
-/// there is to do, the larger is a look-up, and the less each push costs.
+/// An idle process looks up at once. A busy one looks up what has arrived when its last look-up
+/// returns: the higher the load, the larger the look-up, and the less each push costs.
 enum IntakePace {
     /// The weight of one look-up: its reply is read in one turn of the loop.
     static let limit = 500
-    /// Devices that weigh as much as a push.
+    /// The number of devices that weigh as much as one push.
     private static let devicesOfOne = 8
 
-    /// - Parameter devices: That a push names.
-    /// - Returns: What its look-up weighs.
+    /// - Parameter devices: The number of devices that a push names.
+    /// - Returns: The weight of the push in a look-up.
     static func weight(devices: Int) -> Int {
         max(1, (devices + devicesOfOne - 1) / devicesOfOne)
     }
 
     /// - Parameters:
-    ///   - waiting: The weight of those that wait.
-    ///   - underWay: Look-ups that are under way.
-    /// - Returns: At most which weight; 0: they wait for a look-up that is under way.
+    ///   - waiting: The weight of the pushes that wait.
+    ///   - underWay: The number of look-ups in flight.
+    /// - Returns: The maximum weight of a look-up that begins now; 0 if the pushes must wait for
+    ///   one in flight.
     static func take(of waiting: Int, underWay: Int) -> Int {
         switch underWay {
         case 0: min(waiting, limit)
@@ -32,8 +33,9 @@ enum IntakePace {
     }
 }
 
-/// Looks up the pushes of many batches together. A batch with a push that names its devices by a field is looked
-/// up by itself: that may take as long as it is given, and the others do not wait for it.
+/// Looks up the pushes of many batches together. A batch with a push that names its devices by a
+/// field is looked up by itself: it may take up to the statement timeout, and the others do not
+/// wait for it.
 ///
 /// Confined to the loop.
 final class LookUps: @unchecked Sendable {
@@ -54,15 +56,16 @@ final class LookUps: @unchecked Sendable {
 
     /// - Parameters:
     ///   - loop: The process' main loop.
-    ///   - lookUp: Looks up pushes, each of which is there once.
+    ///   - lookUp: Looks up pushes; its argument has no push twice.
     init(on loop: EventLoop, _ lookUp: @escaping LookUp) {
         self.loop = loop
         self.lookUp = lookUp
     }
 
-    /// - Parameter pushes: None of which is being looked up.
-    /// - Returns: What was found, in their order.
-    /// - Throws: What `lookUp` throws; a fault of the values only where they are of this batch.
+    /// - Parameter pushes: The pushes; none of them is being looked up already.
+    /// - Returns: The results, in the order of the pushes.
+    /// - Throws: The errors of `lookUp`. An error of the values is thrown only if it is caused by
+    ///   this batch.
     nonisolated(nonsending) func callAsFunction(
         _ pushes: [NewPush]
     ) async throws -> [LookedUpPush] {
@@ -104,7 +107,7 @@ final class LookUps: @unchecked Sendable {
                 found = found.dropFirst(entry.pushes.count)
             }
         } catch let error as StorageError where error.isOfTheValues && entries.count > 1 {
-            // One batch's fault is not another's.
+            // The values of one batch must not fail the others.
             for entry in entries { await perform([entry]) }
         } catch {
             for entry in entries { entry.waiter.resume(throwing: error) }

@@ -1,14 +1,14 @@
-/// The portions of a batch that are still to be planned, each in one transaction. What takes longer
-/// than the database gives a statement is halved, and planned page by page where it is one alone: so
-/// nothing is tried for ever in the same way. Pure: no clock, no I/O.
+/// The portions of a batch that are still to be planned, each in one transaction. A portion that
+/// exceeds the statement timeout is halved. A single event that exceeds it is planned page by page.
+/// So the same attempt is never repeated for ever. Pure: no clock, no I/O.
 struct PlanQueue<Item> {
     struct Portion {
         var items: [Item]
-        /// Nothing of it is planned at once.
+        /// Whether its event is planned page by page, and not in one transaction.
         var isInPages = false
     }
 
-    /// The last is the next.
+    /// A stack: the last portion is planned next.
     private var portions: [Portion]
 
     init(_ items: [Item]) { portions = items.isEmpty ? [] : [Portion(items: items)] }
@@ -22,9 +22,10 @@ struct PlanQueue<Item> {
         if !portion.items.isEmpty { portions.append(portion) }
     }
 
-    /// One record's fault must not stop the others: alone each shows itself.
+    /// Halves the next portion after Postgres refused it, so that the faulty event is found and the
+    /// others are planned.
     ///
-    /// - Returns: The one whose fault it is, where it was alone.
+    /// - Returns: The faulty event, if the portion had no other; `nil` otherwise.
     mutating func refused() -> Item? {
         guard let portion = portions.popLast() else { return nil }
         guard portion.items.count > 1 else { return portion.items.first }
@@ -32,7 +33,10 @@ struct PlanQueue<Item> {
         return nil
     }
 
-    /// - Returns: Whether there is another way to plan it.
+    /// Changes the next portion after a statement timeout: halves it, or plans its only event in
+    /// pages.
+    ///
+    /// - Returns: `false` if there is no other way to plan it.
     mutating func timedOut() -> Bool {
         guard var portion = portions.popLast() else { return false }
         if portion.items.count > 1 {

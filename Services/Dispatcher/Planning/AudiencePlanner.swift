@@ -7,16 +7,17 @@ import PushStorage
 import ServiceKit
 import Storage
 
-/// Plans large audiences, page by page; each page and its cursor in one transaction, so that a crash
-/// repeats nothing and another replica resumes at the cursor (promise 3).
+/// Plans large audiences page by page. One transaction writes a page and its cursor, so that a
+/// crash repeats nothing and another replica resumes at the cursor (promise 3).
 ///
-/// It claims a push for one page: afterwards the push is released, and the next page is that of the app
-/// whose turn was longest ago, so that no app's small push waits for another's large ones (promise 8).
-/// Pushes with a condition have a planner of their own: the database may take long to evaluate one.
+/// It claims a push for one page, then releases it. The next page is for the app whose turn was
+/// longest ago, so that a small push does not wait behind another app's large ones (promise 8).
+/// Pushes with a condition have their own planner: the database may take long to evaluate a
+/// condition.
 ///
-/// Authority: the one push in planning that it claimed, for one page. A push that the session still
-/// owns when a turn begins is a stray: the reply to its claim or release was lost. It is released
-/// first. Strays that are committed later than that are found by `strayRecoveryJob`.
+/// Authority: the one push that it has claimed, for one page. If the session still owns a push when
+/// a turn begins, that push is a stray: the reply to its claim or release was lost. It is released
+/// first. `strayRecoveryJob` finds strays that are committed later.
 ///
 /// Shutdown: stops between two pages.
 actor AudiencePlanner: ServicePart {
@@ -27,13 +28,13 @@ actor AudiencePlanner: ServicePart {
 
     nonisolated let name: String
     private nonisolated let worker: ClaimWorker
-    /// The reasons of failed pages of pushes that it has claimed.
+    /// The reasons why pages of claimed pushes failed.
     private nonisolated let notReady = NotReadyReasons()
     nonisolated func notReadyReason() -> String? { worker.notReadyReason() ?? notReady.reason }
 
     private static let idleWait: Duration = .seconds(1)
-    /// The members of a shard: enough that its beginning and its end cost little in comparison, few
-    /// enough that every replica gets some.
+    /// The members of a shard: enough that the fixed cost of a shard is small, few enough that
+    /// every replica gets some shards.
     private static let shardSize = 10_000
     /// The most apps whose turns are stored.
     private static let maximumApps = 1000
@@ -47,13 +48,13 @@ actor AudiencePlanner: ServicePart {
     private let onPage: @Sendable () -> Void
     private let planned: Counter
     private let log: Log
-    /// The number of the last turn of each app that had one here.
+    /// The number of each app's last turn in this process.
     private var turns: [String: Int] = [:]
     private var turn = 0
     private var retries = PlanningRetries()
-    /// Set when the reply to a transaction was lost: until then, and once after it, this session may
-    /// own a push that no task plans. A statement that was sent to Postgres may be committed a moment
-    /// later.
+    /// Set when the reply to a transaction was lost. Until this time, and in one more turn after
+    /// it, the session may own a push that no task plans: Postgres may commit a statement a moment
+    /// after the connection was lost.
     private var uncertainUntil: ContinuousClock.Instant?
 
     init(
@@ -198,8 +199,8 @@ actor AudiencePlanner: ServicePart {
         )
     }
 
-    /// Does everything except sending: counts the devices of each platform, and renders a payload for
-    /// one.
+    /// Does everything except sending: counts the devices of each platform, and renders a sample
+    /// payload.
     private func dryRun(_ push: PlanningPush, session: Int) async throws {
         let counts = try await database.planning.countAudience(push)
         let app = try await database.apps.find(push.app)
@@ -239,8 +240,8 @@ actor AudiencePlanner: ServicePart {
 }
 
 extension RenderedPayload {
-    /// The form for people: the headers, and the body, parsed if it is JSON. Values of a single device
-    /// are left out.
+    /// The form for people: headers and body, the body parsed if it is JSON. Values of a single
+    /// device are left out.
     fileprivate var shown: JSONObject {
         var headers: JSONObject = [:]
         for header in self.headers { headers[header.name] = .string(header.value) }

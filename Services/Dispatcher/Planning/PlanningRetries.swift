@@ -3,16 +3,16 @@ import PushStorage
 import ServiceKit
 import Storage
 
-/// The retries of pushes whose planning failed here: when each is retried, with which page size, and
-/// whether it fails. An error that a condition may cause could be the database's own as well: a
-/// timeout, a lack of memory, a lost connection. After several of them the push fails. Any other push
-/// is retried until it succeeds, with smaller and smaller pages: half of its audience may have received
-/// it. Pure: no clock, no I/O.
+/// The retries of pushes whose planning failed in this process: the time of the next attempt, its
+/// page size, and whether the push fails. An error may come from a condition, or from the database:
+/// a timeout, a lack of memory, a lost connection. A push with a condition, or a dry run, fails
+/// after several such errors. Any other push is retried with ever smaller pages until it succeeds,
+/// as half of its audience may have received it already. Pure: no clock, no I/O.
 struct PlanningRetries {
     private struct Entry {
-        /// Failures without a page in between; each makes the backoff longer.
+        /// Consecutive failures without a written page. Each makes the backoff longer.
         var tries = 0
-        /// The failures of these that the push itself may have caused.
+        /// The number of these failures that the push itself may have caused.
         var faults = 0
         var pageSize: Int?
         var until: ContinuousClock.Instant
@@ -20,7 +20,8 @@ struct PlanningRetries {
     }
 
     private static let maximum = 3
-    /// The most entries at once; another replica may finish a push.
+    /// The most entries at once. Another replica may finish a push, so that its entry is not
+    /// removed here.
     private static let maximumPushes = 1000
     private static let smallestPage = 200
     private static let shortestBackoff = 250
@@ -33,10 +34,10 @@ struct PlanningRetries {
         entries.filter { $0.value.until > now }.map(\.key)
     }
 
-    /// Returns how many installations the next page of a push reads; `nil` for as many as it takes.
+    /// Returns how many installations the next page of a push reads; `nil` for the full size.
     func pageSize(_ pushID: String) -> Int? { entries[pushID]?.pageSize }
 
-    /// Returns why a push cannot be planned, if that could not be stored yet.
+    /// Returns why a push must fail, if that could not be stored yet.
     func failure(of pushID: String) -> String? { entries[pushID]?.failure }
 
     /// Notes that a page was written: the next may be larger again.
@@ -52,7 +53,7 @@ struct PlanningRetries {
 
     mutating func ended(_ pushID: String) { entries[pushID] = nil }
 
-    /// - Returns: The reason if it is not retried; `nil` if it is, after a backoff.
+    /// - Returns: The reason if the push fails; `nil` if it is retried after a backoff.
     mutating func add(
         _ error: StorageError,
         to push: PlanningPush,

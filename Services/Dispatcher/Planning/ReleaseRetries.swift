@@ -1,9 +1,9 @@
 import PushStorage
 import Storage
 
-/// The retries of failed releases of scheduled pushes: fewer pushes at a time until the one that cannot
-/// be released is alone, then that one page by page, and if that does not help, it is retried after a
-/// backoff, so that it blocks no other. Pure: no clock, no I/O.
+/// The retries of failed releases of scheduled pushes. Releases fewer pushes at a time until the
+/// faulty one is alone, then releases that one page by page. If that fails too, retries it after a
+/// backoff, so that it does not block others. Pure: no clock, no I/O.
 struct ReleaseRetries {
     private struct Entry {
         var count = 0
@@ -11,14 +11,15 @@ struct ReleaseRetries {
     }
 
     private static let batchLimit = 100
-    /// The most entries at once; another replica may release a push.
+    /// The most entries at once. Another replica may release a push, so that its entry is not
+    /// removed here.
     private static let maximumPushes = 1000
     private static let shortestBackoff = 1000
     private static let longestBackoff = 60_000
 
     /// The most pushes that are released at once.
     private(set) var limit = batchLimit
-    /// The pushes of which nothing is planned at once.
+    /// The pushes that are planned page by page, and not in the transaction that releases them.
     private(set) var inPages: Set<String> = []
     private var entries: [String: Entry] = [:]
 
@@ -35,8 +36,8 @@ struct ReleaseRetries {
         return true
     }
 
-    /// Notes released pushes. `isAll` says that nothing more is due, so that the search for the one has
-    /// ended.
+    /// Notes released pushes. `isAll` says that nothing more is due, so that the search for the
+    /// faulty push has ended.
     mutating func released(_ pushIDs: [String], isAll: Bool) {
         for id in pushIDs {
             inPages.remove(id)

@@ -5,15 +5,15 @@ import PushStorage
 import ServiceKit
 import Storage
 
-/// Releases scheduled pushes when their time has come: by a timer up to the next of them, and by a
-/// wake-up when another is accepted.
+/// Releases scheduled pushes when they are due. A timer runs until the next due time; a newly
+/// accepted push wakes it up.
 ///
-/// Authority: none beyond the release, which is one transaction: the push is no longer scheduled, and
-/// this session owns the deliveries to devices that it names one by one, which go to the engine at
-/// once. A larger audience is planned by the planner. So any replica may release, and no push is
+/// Authority: none beyond the release, which is one transaction. It ends the wait of the push, and
+/// this session owns the deliveries to devices that the push names one by one; they go to the
+/// engine at once. The planner plans a larger audience. So any replica may release, and no push is
 /// released twice.
 ///
-/// Shutdown: releases nothing more.
+/// Shutdown: releases no more pushes.
 actor ScheduleReleaser: ServicePart {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -26,8 +26,8 @@ actor ScheduleReleaser: ServicePart {
 
     /// The poll interval, in case a notification was missed.
     private static let idleWait: Duration = .seconds(5)
-    /// The shortest sleep: a push that is due and was not released is being released by another
-    /// replica.
+    /// The shortest sleep. If a push is due and was not released here, another replica is releasing
+    /// it.
     private static let shortestWait: Duration = .milliseconds(20)
 
     private let database: PushDatabase
@@ -69,7 +69,9 @@ actor ScheduleReleaser: ServicePart {
         }
     }
 
-    /// - Returns: How long to wait before it looks again.
+    /// Releases the pushes that are due.
+    ///
+    /// - Returns: The time until the next look.
     private func releaseDue() async throws -> Duration {
         guard let session = engine.session.working else { return .milliseconds(250) }
         let batch: ReleasedBatch
@@ -102,7 +104,7 @@ actor ScheduleReleaser: ServicePart {
         return min(max(next, Self.shortestWait), Self.idleWait)
     }
 
-    /// Fails or retries a push that cannot be released: left alone it would stay ahead of all others
+    /// Fails or retries a push that cannot be released. Otherwise it would come before all others
     /// for ever.
     private func handle(_ error: UnreleasablePush) async throws {
         if error.cause.isOfTheValues {

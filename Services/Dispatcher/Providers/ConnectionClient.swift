@@ -6,11 +6,11 @@ import PushCore
 import PushProviders
 import Storage
 
-/// Our own provider: it stores messages for devices that hold a connection, for all apps in turn.
+/// Our own provider: it stores messages for devices that hold a connection. All apps take turns.
 ///
-/// Authority: the messages that were handed over and are not stored yet. They are written in batches,
-/// two at a time; a message that was written before is not written again, so that any failure may be
-/// repeated. Confined to the dispatcher's loop.
+/// Authority: messages that were handed over and are not stored yet. They are written in batches,
+/// two at a time. A message that was written before is not written again, so any failure may be
+/// retried. Confined to the dispatcher's loop.
 final class ConnectionProvider: @unchecked Sendable {
     /// Stores messages, and returns the ids of those whose installation has been deleted.
     typealias Keep = @Sendable ([NewMessage]) async throws -> Set<String>
@@ -23,10 +23,10 @@ final class ConnectionProvider: @unchecked Sendable {
     }
 
     private static let batch = 256
-    /// The most messages of one app before the others have their turn.
+    /// The most messages of one app in its turn.
     private static let share = 64
     private static let maximumWrites = 2
-    /// Clients in memory; beyond it, unused ones are dropped.
+    /// The most clients in memory; above it, unused clients are dropped.
     private static let maximumClients = 1000
 
     private let keep: Keep
@@ -61,7 +61,7 @@ final class ConnectionProvider: @unchecked Sendable {
         write()
     }
 
-    /// Begins to write what waits.
+    /// Begins to write the waiting messages.
     private func write() {
         while !isClosed, writes < Self.maximumWrites {
             var batch: [Entry] = []
@@ -89,7 +89,7 @@ final class ConnectionProvider: @unchecked Sendable {
                 ProviderAnswer(.unregistered(since: nil), reason: "the installation was deleted")
             )
         } catch let error as StorageError where error.mayBeOfThePush && batch.count > 1 {
-            // One of them is at fault: it must not fail the others.
+            // One of the messages is at fault: it must not fail the others.
             let middle = batch.count / 2
             await write(Array(batch[..<middle]))
             await write(Array(batch[middle...]))
@@ -108,10 +108,10 @@ final class ConnectionProvider: @unchecked Sendable {
         }
     }
 
-    /// Withdraws what waits, see `ProviderClient.withdrawAll`. On the loop.
+    /// Withdraws the waiting messages, see `ProviderClient.withdrawAll`. On the loop.
     func withdrawAll() { drop(because: "withdrawn") }
 
-    /// Ends what waits; what is being written completes. On the loop.
+    /// Drops the waiting messages; writes in flight complete. On the loop.
     func close() {
         isClosed = true
         drop(because: "closed")
@@ -146,7 +146,7 @@ final class ConnectionClient: ProviderClient, @unchecked Sendable {
         completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
     ) {
         deliveriesInside += deliveries.count
-        // Notifications of one push follow each other and share their payload.
+        // Notifications of one push come one after the other and share their content.
         var content: NewMessage.Content?
         for (index, notification) in deliveries.enumerated() {
             guard let delivery = notification.delivery else {

@@ -7,15 +7,15 @@ import PushProviders
 import PushStorage
 import Storage
 
-/// A cache of which apps exist, and of the credentials and settings that choose a delivery's provider
+/// A cache of the known apps, and of the credentials and settings that choose a delivery's provider
 /// client.
 ///
-/// Authority: what was last read of apps and credentials, for half a minute or until a NOTIFY says that
-/// one was set. Confined to the dispatcher's loop.
+/// Authority: the last read of apps and credentials, for 30 s or until a NOTIFY reports a change.
+/// Confined to the dispatcher's loop.
 final class CredentialCache: @unchecked Sendable {
     enum Choice {
         case client(any ProviderClient)
-        /// A mistake of the operator: the delivery fails, and disables no token.
+        /// A mistake of the operator. The delivery fails, and no token is disabled.
         case misconfigured(String)
     }
 
@@ -58,7 +58,7 @@ final class CredentialCache: @unchecked Sendable {
         self.log = log
     }
 
-    /// Returns the ids that are apps. An app that does not exist is looked up again each time.
+    /// Returns which of these ids are known apps. An unknown app is looked up again each time.
     func known(among ids: Set<String>) async throws -> Set<String> {
         let limit = MonotonicInstant.now().adding(milliseconds: -Self.freshMilliseconds)
         var known: Set<String> = []
@@ -78,7 +78,7 @@ final class CredentialCache: @unchecked Sendable {
         return known.union(found)
     }
 
-    /// Loads these apps' credentials for `client`, unless they are fresh.
+    /// Loads the credentials of these apps for `client`, unless they are fresh.
     func load(_ apps: Set<String>) async throws {
         let limit = MonotonicInstant.now().adding(milliseconds: -Self.freshMilliseconds)
         for app in apps {
@@ -93,7 +93,7 @@ final class CredentialCache: @unchecked Sendable {
                 all = try await database.credentials.list(app: app)
                 settings = try await database.apps.find(app)?.settings ?? [:]
                 tries += 1
-                // A change in the meantime may be missing in what was read.
+                // If a change was notified meanwhile, the read may have missed it.
             } while changes != before && tries < 3
             if credentials.count >= Self.maximumApps { credentials = [:] }
             credentials[app] = AppCredentials(
@@ -110,7 +110,8 @@ final class CredentialCache: @unchecked Sendable {
         return known.readAt > MonotonicInstant.now().adding(milliseconds: -Self.freshMilliseconds)
     }
 
-    /// Withdraws the notifications that wait at the clients: their sender may not send them any more.
+    /// Withdraws the notifications that wait at the clients: the session under which they were to
+    /// be sent is lost.
     func withdrawAll() {
         providers.withdrawAll()
         connections.withdrawAll()
@@ -190,7 +191,8 @@ final class CredentialCache: @unchecked Sendable {
         let reason: LocalFailure
     }
 
-    /// Chooses a credential. APNs' have topics: the delivery's own, else the default, or the only one.
+    /// Chooses a credential. APNs credentials have topics: takes the one for `topic`, else the
+    /// default, else the only one.
     static func choose(
         _ candidates: [StoredCredential],
         topic: String?

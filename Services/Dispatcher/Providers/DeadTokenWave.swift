@@ -1,28 +1,28 @@
 import PushCore
 
-/// Distinguishes single dead tokens from a sudden wave of them, which is more often our own mistake
-/// than that of so many devices (promise 9): a wave stops the clean-up and raises an alarm.
+/// Distinguishes single dead tokens from a sudden wave of them (promise 9). A wave is more often
+/// our own mistake than the end of so many devices, so it stops the clean-up and raises an alarm.
 ///
-/// One for each (app, provider). Counts answers in a window; after more than `minimum` dead ones that
-/// are more than half of all answers, nothing is disabled until a whole window has passed without such
-/// a share.
+/// There is one for each app and provider. It counts answers in a window. A wave begins when more
+/// than `minimum` tokens are dead and they are more than half of all answers. Then no token is
+/// disabled until a whole window has passed without such a share.
 ///
-/// A token that belongs to another sender is disabled only if it is one of few: `mismatched` stops at
-/// `minimumMismatched` of them, until the provider has accepted a push again.
+/// A token that belongs to another sender is disabled only while there are few: `mismatched` stops
+/// at `minimumMismatched` of them, until the provider accepts a push again.
 struct DeadTokenWave: Equatable {
     enum Action: Equatable {
         /// The token may be disabled.
         case disable
-        /// The token may not be disabled: its delivery has failed, the token stays.
+        /// The token must stay enabled; only its delivery has failed.
         case keep
-        /// As `keep`, and the operator has to be alarmed: the wave has just begun.
+        /// As `keep`, and alarms the operator: the wave has just begun.
         case keepAndAlarm(dead: Int, answers: Int)
     }
 
     /// The most dead tokens in a window that are never a wave.
     static let minimum = 100
     static let windowMilliseconds: Int64 = 60_000
-    /// The most tokens of another sender, in a row or in a window, that are each at fault.
+    /// The most tokens of another sender, in a row or in a window, that are blamed on the tokens.
     static let minimumMismatched = 3
 
     private var windowEnds = MonotonicInstant.earliest
@@ -32,7 +32,7 @@ struct DeadTokenWave: Equatable {
     /// Mismatches since the provider accepted a push, and in this window.
     private var mismatchedInARow = 0
     private var mismatched = 0
-    /// Whether tokens of another sender are too many to be at fault.
+    /// Whether so many tokens belong to another sender that the tokens are not to blame.
     private(set) var isForeign = false
 
     /// Counts an answer that says that the device is alive.
@@ -42,8 +42,8 @@ struct DeadTokenWave: Equatable {
         mismatchedInARow = 0
     }
 
-    /// Counts an answer that says that the token belongs to another sender. If these are more than a
-    /// few, and more than a tenth of all answers, the credential or the project is at fault.
+    /// Counts an answer that says that the token belongs to another sender. If there are more than
+    /// a few such answers, and more than a tenth of all, the credential or the project is at fault.
     mutating func mismatched(now: MonotonicInstant) -> Action {
         turn(now)
         answers += 1

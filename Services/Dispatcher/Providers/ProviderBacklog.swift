@@ -1,15 +1,16 @@
-/// A queue of rows that wait in memory for their provider's share of the flight budget, in the order in
-/// which they came. Pure: no clock, no I/O; its times are milliseconds of a steady clock.
+/// A queue of rows that wait in memory for their provider's share of the flight budget, in order of
+/// arrival. Pure: no clock, no I/O; its times are milliseconds of a steady clock.
 ///
-/// The deliveries that fill the share are either answered and wait to be recorded, or wait for the
-/// provider. Then either Postgres is slow: rows wait here, as do the callers that bring more: recording
-/// them as due later and claiming them again would cost three times as much as sending them. Or the
-/// provider is slow, and must not hold up the others (promises 7 and 8): only a few rows wait, not for
-/// long, and the rest is released, to be due as fast as the provider answers.
+/// The deliveries that fill the share wait either for Postgres or for the provider. If Postgres is
+/// slow, they are answered and wait to be recorded. Rows wait here then, and so do the callers that
+/// bring more: to release rows and claim them again costs three times as much as sending them. If
+/// the provider is slow, it must not hold up the others (promises 7 and 8). Then only a few rows
+/// wait here for a short time, and the rest is released, due at the pace of the provider's answers.
 struct ProviderBacklog<Element> {
     /// How long a row waits for a slow provider.
     static var timeLimit: Int64 { 500 }
-    /// The lowest pace at which released rows are due; usually it is that of the provider's answers.
+    /// The lowest pace at which released rows are due. The usual pace is that of the provider's
+    /// answers.
     private static var slowestPace: Double { 200 }
     private static var shortestWait: Int64 { 1000 }
     private static var longestWait: Int64 { 60_000 }
@@ -61,7 +62,7 @@ struct ProviderBacklog<Element> {
 
     // MARK: Waiting rows
 
-    /// Whether one more may wait here.
+    /// Whether one more row may wait here.
     func admits(at now: Int64) -> Bool {
         !isProviderSlow || count < limit && now >= closedUntil
     }
@@ -82,8 +83,8 @@ struct ProviderBacklog<Element> {
         return taken
     }
 
-    /// Takes all rows if the first has waited too long for a slow provider; until the provider should
-    /// have answered its requests, no more rows wait for it.
+    /// Takes all rows if the first has waited too long for a slow provider. Admits no more rows
+    /// until the provider should have answered its requests.
     mutating func takeOverdue(at now: Int64) -> [Element] {
         guard !isEmpty, isProviderSlow, now - rows[head].since > Self.timeLimit else { return [] }
         let wait = Int64(Double(unanswered) / pace(now) * 1000)
@@ -91,8 +92,8 @@ struct ProviderBacklog<Element> {
         return take(count)
     }
 
-    /// Returns the milliseconds until a row that finds no room is due: one after the other, as fast as
-    /// the provider answers.
+    /// Returns the milliseconds until a row that is not admitted is due. Such rows are due one
+    /// after the other, as fast as the provider answers.
     mutating func delay(at now: Int64) -> Int64 {
         let earliest = Double(max(now + Self.shortestWait, closedUntil))
         nextDue = max(nextDue + 1000 / pace(now), earliest)
@@ -100,7 +101,7 @@ struct ProviderBacklog<Element> {
         return Int64(nextDue) - now
     }
 
-    /// Returns the answers a second.
+    /// Returns the number of answers a second.
     func pace(_ now: Int64) -> Double {
         max(Double(answers) * 1000 / Double(max(1, now - countedSince)), Self.slowestPace)
     }

@@ -1,16 +1,16 @@
 import PushCore
 
-/// A circuit breaker: after consecutive failures only a few deliveries probe the provider, and the
+/// A circuit breaker. After consecutive failures only a few deliveries probe the provider, and the
 /// others become rows due later, so that a failing provider does not hold the budget of the others
 /// (promises 7 and 8). Pure: its times are those of a steady clock, which is never set back.
 struct ProviderBreaker: Equatable {
     enum Admission: Equatable {
         case send
-        /// Not before this time; it is not an attempt.
+        /// Do not send before this time; this does not count as an attempt.
         case later(MonotonicInstant)
     }
 
-    /// The consecutive failures, without a healthy answer in between, that open it.
+    /// The number of consecutive failures that open the breaker.
     static let openingFailures = 50
     /// The probes in each window while it is open.
     static let probes = 8
@@ -21,11 +21,11 @@ struct ProviderBreaker: Equatable {
     private var window: Int64 = 0
     private var windowEnds = MonotonicInstant.earliest
     private var probesLeft = 0
-    /// Whether this window's probes have been sent: a failure before that is of a request sent while
-    /// the breaker was closed, and says nothing new.
+    /// Whether the probes of this window have begun. An earlier failure belongs to a request that
+    /// was sent while the breaker was closed, and says nothing new.
     private var isProbing = false
-    /// How often in a row, one wait after the other, nothing could be sent at all: a connection that
-    /// cannot be made is not retried each second for ever, not even by few deliveries.
+    /// How often in a row nothing could be sent, counted once for each backoff. So a connection
+    /// that cannot be made is not retried each second for ever, not even by few deliveries.
     private(set) var unsentInARow = 0
     private var unsentGrowsAt = MonotonicInstant.earliest
 
@@ -59,7 +59,7 @@ struct ProviderBreaker: Equatable {
         }
     }
 
-    /// Counts an outcome that was not sent; those that failed together count once.
+    /// Counts an attempt that was not sent. Attempts that failed together count once.
     private mutating func countUnsent(_ outcome: ProviderOutcome, _ now: MonotonicInstant) {
         guard outcome == .notSent else { return unsentInARow = 0 }
         guard now >= unsentGrowsAt else { return }

@@ -1,16 +1,16 @@
 import PushCore
 import PushStorage
 
-/// The state of one app at one provider; all its deliveries there share it, and its waiting ones are in
-/// `backlog`. Confined to the loop.
+/// The state of one app at one provider, shared by all its deliveries there. `backlog` has the
+/// waiting ones. Confined to the loop.
 final class ProviderHealth<Waiting>: @unchecked Sendable {
     let client: SendBudget.Client
     var breakers = ProviderBreakers()
     var spread = DueSpread()
     var wave = DeadTokenWave()
     var backlog: ProviderBacklog<Waiting>
-    /// Called when a wave of dead tokens has just begun: with whether they belong to another sender,
-    /// how many are dead, and the number of answers.
+    /// Called when a wave of dead tokens has just begun, with whether they belong to another
+    /// sender, the number of dead tokens, and the number of answers.
     var onWave: (Bool, Int, Int) -> Void = { _, _, _ in }
 
     init(_ client: SendBudget.Client, backlog: ProviderBacklog<Waiting>) {
@@ -19,7 +19,7 @@ final class ProviderHealth<Waiting>: @unchecked Sendable {
     }
 }
 
-/// The breakers by environment: failures of APNs' sandbox say nothing about production.
+/// The circuit breakers by environment: failures of APNs' sandbox say nothing about production.
 struct ProviderBreakers {
     private var usual = ProviderBreaker()
     private var sandbox = ProviderBreaker()
@@ -41,9 +41,9 @@ struct ProviderBreakers {
 }
 
 extension ProviderHealth {
-    /// Counts an answer, for the circuit breaker only if its session is still current. Returns how
-    /// often in a row nothing could be sent before it, and whether its token stays valid whatever it
-    /// says (promise 9).
+    /// Counts an answer. It counts for the circuit breaker only if its session is still current.
+    /// Returns how often in a row nothing could be sent before this answer, and whether its token
+    /// must stay enabled even if the answer calls it dead (promise 9).
     func recordAnswer(
         _ outcome: ProviderOutcome,
         about delivery: Delivery,
@@ -70,7 +70,7 @@ extension ProviderHealth {
         return (unsent, action != .disable)
     }
 
-    /// Returns when a delivery that an open breaker rejects for so long is due again.
+    /// Returns when a delivery is due again that an open breaker rejects for `wait` milliseconds.
     func dueTime(
         after wait: Int64,
         at time: MonotonicInstant,
@@ -87,7 +87,8 @@ extension ProviderHealth {
     }
 }
 
-/// A generator for spreading waits only: the system's generator costs a system call each time.
+/// A fast generator, only for the jitter of waits: the system's generator costs a system call each
+/// time.
 struct FastRandom: RandomNumberGenerator {
     private var state = UInt64.random(in: .min ... .max)
 

@@ -9,31 +9,32 @@ import ServiceKit
 import ServiceShell
 import Storage
 
-/// Works under the session beside the rows: a shard's run.
+/// A part that works under the session beside the rows: the run of a shard.
 protocol SessionWork: AnyObject, Sendable {
-    /// Slots of the flight budget are free.
+    /// Notes that slots of the flight budget are free.
     func capacityAppeared()
-    /// A stop has begun: nothing more is sent.
+    /// Notes that a stop has begun: nothing more is sent.
     func stop()
-    /// The session is lost.
+    /// Notes that the session is lost.
     func drop()
 }
 
-/// Holds what this process sends, under its session: rows and the fast path's pushes in `RunSender`, and
-/// shards (`SessionWork`).
+/// Owns all deliveries that this process sends under its session. `RunSender` sends rows and the
+/// fast path's pushes; each shard's run sends its members (`SessionWork`).
 ///
-/// Authority: the session, and every run under it from its start until it is recorded or lost. In flight
-/// are at most `DISPATCH_IN_FLIGHT`.
+/// Authority: the session, and every run under it from its start until it is recorded or lost. At
+/// most `DISPATCH_IN_FLIGHT` deliveries are in flight.
 ///
-/// Flow: `take` → `RunSender` → the provider's client → `OutcomePolicy` → the run → `RunRecorder`:
-/// outcomes acknowledged by Kafka, then the ledger (promise 4). All of it moves in batches; nothing awaits
-/// for a single delivery.
+/// Flow: `take` → `RunSender` → the provider's client → `OutcomePolicy` → the run → `RunRecorder`,
+/// which produces outcomes to Kafka, then writes the ledger (promise 4). All steps work on batches;
+/// no task waits for a single delivery.
 ///
-/// States: idle without a session, working under one, stopping. A lost session drops what it owned without
-/// a write: its rows and shards belong to another session, which sends them.
+/// States: idle without a session, working under a session, stopping. If the session is lost, the
+/// engine drops all that it owned without a write: the next session owns these rows and shards, and
+/// sends them.
 ///
-/// Shutdown: takes nothing more, waits for the answers that are due, records them, and leaves the rest to
-/// `SessionHeartbeat`, which releases what is still owned.
+/// Shutdown: takes nothing more, waits for answers in flight, and records them. `SessionHeartbeat`
+/// then releases all rows and shards that are still owned.
 actor DeliveryEngine: ServicePart {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -46,7 +47,8 @@ actor DeliveryEngine: ServicePart {
 
     private static let cannotRead = "credentials cannot be read"
 
-    /// The rows of one claim or portion, an eighth of all slots: those of several batches find room to wait.
+    /// The most rows of one claim or portion: an eighth of all slots, so that several batches can
+    /// wait.
     nonisolated let portion: Int
     let credentials: CredentialCache
     let log: Log
@@ -139,14 +141,14 @@ actor DeliveryEngine: ServicePart {
 
     // MARK: Sessions
 
-    /// Begins a session, which owns all that is taken from now on.
+    /// Begins a session. It owns all deliveries that are taken from now on.
     func begin(session: Int) {
         self.session.begin(session)
         flight.wakeWaiters()
     }
 
-    /// The session's rows and shards are another's now. What waits at the providers' clients is not
-    /// sent any more, and answers still to come are dropped when they come.
+    /// Gives up a lost session: its rows and shards belong to another session. Notifications that
+    /// wait at the providers' clients are withdrawn, and later answers are dropped.
     func abandon(session: Int) {
         guard self.session.lose(session) else { return }
         inHand.drop()
@@ -171,9 +173,10 @@ actor DeliveryEngine: ServicePart {
 
     // MARK: Room
 
-    /// Waits until a lane has room for so many, or for a good part of all, and there is a session.
+    /// Waits until a lane has `count` free slots, or a quarter of all slots, and there is a
+    /// session.
     func waitForRoom(in lane: Lane, count: Int) async {
-        // Looked at in the closure, before which the task may be queued once more.
+        // Checked in the closure: the task may be queued once more before the closure runs.
         await withCheckedContinuation { waiter in
             if session.isStopping || flight.hasRoom(in: lane, count: count) {
                 return waiter.resume()
@@ -182,8 +185,8 @@ actor DeliveryEngine: ServicePart {
         }
     }
 
-    /// The same for a batch of events, whose slots stay promised until `flight.endPromise`. Large pushes wait for
-    /// each other alone.
+    /// Waits like `waitForRoom` for a batch of events. Its slots stay promised until
+    /// `flight.endPromise`. Large pushes wait only for each other's promises.
     func promiseSlots(for count: Int, isLarge: Bool = false) async {
         await withCheckedContinuation { waiter in
             if session.isStopping || flight.hasRoom(in: .direct, count: count, isLarge: isLarge) {
@@ -216,13 +219,13 @@ actor DeliveryEngine: ServicePart {
 
     // MARK: Sending
 
-    /// Sends rows that are already ours in the table.
+    /// Sends rows that this session owns already.
     ///
     /// - Parameters:
     ///   - deliveries: Rows that this session owns.
-    ///   - contexts: Those of their pushes.
+    ///   - contexts: The contexts of their pushes.
     ///   - session: The session under which they were claimed.
-    ///   - isFirst: Whether they were planned just now, so that the pace of their pushes counts.
+    ///   - isFirst: Whether they were planned just now. Only then the pace of their pushes counts.
     func take(
         _ deliveries: [Delivery],
         of contexts: [String: PushContext],
@@ -231,7 +234,7 @@ actor DeliveryEngine: ServicePart {
     ) async {
         guard !deliveries.isEmpty, self.session.isCurrent(session) else { return }
         for delivery in deliveries { inHand.take(delivery.key) }
-        // What is left here is released when the session closes.
+        // Rows that are left here are released when the session closes.
         guard await loadCredentials(of: Set(deliveries.map(\.app)), session: session) else {
             return
         }
@@ -246,11 +249,11 @@ actor DeliveryEngine: ServicePart {
     /// Sends the members that were found for an inline run, and ends the promise of slots for it.
     ///
     /// - Parameters:
-    ///   - run: None of whose members is sent.
-    ///   - apps: Those of its pushes.
-    ///   - session: The session under which they are to be recorded.
+    ///   - run: A run; none of its members is sent yet.
+    ///   - apps: The apps of its pushes.
+    ///   - session: The session under which its pushes will be recorded.
     ///   - lookedUpAt: The end of the look-up.
-    ///   - room: The slots that were promised.
+    ///   - room: The slots that were promised to it.
     func take(
         _ run: InlineRun,
         of apps: Set<String>,
@@ -269,7 +272,8 @@ actor DeliveryEngine: ServicePart {
         healths.health(of: delivery.app, at: delivery.device.provider)
     }
 
-    /// Loads credentials, and retries while the database is unavailable: claims stay, until the session expires.
+    /// Loads credentials, and retries while the database is unavailable. The claims stay until the
+    /// session expires.
     ///
     /// - Returns: `false` if the session ended first, or a stop came.
     func loadCredentials(of apps: Set<String>, session: Int) async -> Bool {

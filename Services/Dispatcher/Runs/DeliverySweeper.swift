@@ -5,8 +5,8 @@ import PushStorage
 import ServiceKit
 import Storage
 
-/// Claims deliveries that are rows already (retries, released rows, the pages of a broadcast) as far as
-/// there is room for them, single devices first.
+/// Claims deliveries that are rows already: retries, released rows, the pages of a broadcast.
+/// Claims as many as have free slots, and single devices first.
 ///
 /// Authority: none beyond the claim; claimed rows go to the engine at once.
 ///
@@ -23,7 +23,7 @@ actor DeliverySweeper: ServicePart {
 
     /// Rows claimed by one statement.
     private static let claimLimit = 1000
-    /// The poll interval: how late a due delivery may be noticed without a wake-up.
+    /// The poll interval: the longest delay of a due delivery if no wake-up comes.
     private static let idleWait: Duration = .milliseconds(250)
 
     private let lane: Lane
@@ -33,7 +33,7 @@ actor DeliverySweeper: ServicePart {
     private let log: Log
     /// Whether the last claim was full: an app with few due rows may wait behind one with many.
     private var isCrowded = false
-    /// The app and provider behind which the next fair claim continues.
+    /// The app and provider after which the next fair claim continues.
     private var last: DueStore.Client?
 
     init(
@@ -65,7 +65,8 @@ actor DeliverySweeper: ServicePart {
     /// - Returns: Whether there may be more.
     private func sweep() async throws -> Bool {
         guard let session = engine.session.working else { return false }
-        // Waiting for a part of the lane to be free keeps the claims large while much is in flight.
+        // Waits until a good part of the lane is free, so that claims stay large while much is in
+        // flight.
         let room = engine.flight.room(in: lane)
         guard room > 0, engine.flight.isWorthClaiming(in: lane) else { return false }
         let wasCrowded = isCrowded
@@ -95,8 +96,8 @@ actor DeliverySweeper: ServicePart {
         return true
     }
 
-    /// Claims the oldest rows; after a full claim, the same number of each app and provider, in turns:
-    /// a single app loses little by it, and no app waits behind another's thousands.
+    /// Claims the oldest rows. After a full claim, claims the same number for each app and provider
+    /// in turn: a single app loses little by it, and no app waits behind the thousands of another.
     private func claim(_ session: Int, atMost limit: Int) async throws -> [Delivery] {
         if isCrowded {
             isCrowded = false

@@ -2,27 +2,28 @@ import PushCore
 import PushProviders
 import PushStorage
 
-/// Decides how a delivery ends or is retried: before it is sent, and by its provider's answer. The same
-/// for rows and for members of shards. Pure: no clock, no I/O.
+/// Decides whether a delivery ends or is retried, before it is sent and by its provider's answer.
+/// The rules are the same for rows and for members of shards. Pure: no clock, no I/O.
 struct OutcomePolicy: Sendable {
     private static let tooOld = "not sent within half of DELIVERY_RETENTION, or MPNS' six hours"
 
     /// The age at which a delivery that could not be sent expires, whatever its push says.
     let maximumAge: Int64
 
-    /// Returns when a delivery expires, whatever its push says: rows are dropped with their day, and
-    /// none may be pending then.
+    /// Returns when a delivery expires, whatever its push says. Rows are dropped with the partition
+    /// of their day, and no row may be pending then.
     func expiry(of delivery: Delivery, spread: Int?) -> Instant {
         let age =
             delivery.device.provider == .mpns
             ? min(maximumAge, RetryPolicy.maximumMPNSAge) : maximumAge
-        // The last devices of a spread audience are not too old by then.
+        // The last devices of a spread audience are sent to at its end: the limit is that much
+        // later.
         let latest = delivery.createdAt.adding(milliseconds: age + Int64(spread ?? 0))
         return min(delivery.expiresAt ?? latest, latest)
     }
 
-    /// Returns the end of a delivery that is not sent at all; `nil` if it is to be sent. `switchedOff`
-    /// says why nothing is sent to its provider.
+    /// Returns the end of a delivery that is not sent at all; `nil` if it is to be sent.
+    /// `switchedOff` is the reason why its provider is switched off.
     func unsendable(
         _ delivery: Delivery,
         switchedOff: String?,
@@ -33,16 +34,16 @@ struct OutcomePolicy: Sendable {
             return DeliveryEnd(.settle(.suppressed), of: delivery, reason: reason, at: now)
         }
         guard DeliveryAttempts.isExpired(at: now, expiresAt: expiresAt) else { return nil }
-        // If its push would have waited longer, the reason says why Carillon does not.
+        // If its push would have waited longer, the reason names Carillon's limit.
         let isOurs = delivery.expiresAt.map { expiresAt < $0 } ?? true
         let reason = isOurs ? Self.tooOld : "expired before it was sent"
         return DeliveryEnd(.settle(.expired), of: delivery, reason: reason, at: now)
     }
 
-    /// Returns the end of a delivery by its answer. `isOnce` says that it is sent once and not again,
-    /// `repeatOverwrites` that a second copy replaces the first on the device; `unsent` counts how
-    /// often in a row nothing could be sent to its provider, `keepsToken` says that a wave of dead
-    /// tokens is under way, and `jitter` is random, 0..<1.
+    /// Returns the end of a delivery by its answer. `isOnce` says that it is sent only once.
+    /// `repeatOverwrites` says that a second copy replaces the first on the device. `unsent` counts
+    /// how often in a row nothing could be sent to its provider. `keepsToken` says that a wave of
+    /// dead tokens forbids to disable its token. `jitter` is random, 0..<1.
     func answered(
         _ answer: ProviderAnswer,
         _ delivery: Delivery,
@@ -66,7 +67,7 @@ struct OutcomePolicy: Sendable {
             answer.outcome,
             repeatOverwrites: repeatOverwrites,
             now: now,
-            // Now or never: a device that was reached once is not sent to again.
+            // "Now or never" (`isOnce`): a request that was sent is not retried.
             expiresAt: isOnce && answer.outcome != .notSent ? now : expiresAt,
             jitter: jitter
         ) {

@@ -15,21 +15,21 @@ final class PushContext: @unchecked Sendable {
     /// `nil` if the push's record does not exist any more, or this version cannot read it.
     private let request: PushRequest?
     private let variants: LocaleVariants
-    /// The field of the deliveries' values that contains the device's template, for a send that fills
-    /// templates.
+    /// The field of the deliveries' values that contains the device's template; `nil` if the push
+    /// does not fill templates.
     private let templateField: String?
     private var templates: [Form: Result<PayloadTemplate, RenderingError>] = [:]
-    /// The approximate bytes of memory that it takes, with the templates that are rendered so far; 0
-    /// before `weigh`, as most contexts are never cached.
+    /// The approximate bytes of memory of this context, with the templates that are rendered so
+    /// far. It is 0 until `weigh` is called, as most contexts are never cached.
     private(set) var weightBytes = 0
     /// The cache, which is notified of templates that are rendered later.
     weak var keeper: (any PushContextOwner)?
 
-    /// The key of a template: devices with the same one share their payload.
+    /// The key of a template. Devices with the same key share their payload.
     private struct Form: Hashable {
         var platform: Platform
-        /// One of the push's own locales, never a device's; for a send of Azure's, which has only
-        /// properties, the device's template.
+        /// One of the push's own locales, never a device's. For Azure's template sends, which have
+        /// only properties, it is the device's template.
         var variant: String?
         /// Whether it includes the push's id.
         var includesPushID: Bool
@@ -41,7 +41,7 @@ final class PushContext: @unchecked Sendable {
 
     /// The weight of a context without content: the fixed part, and its entries in tables.
     private static let emptyWeight = 1024
-    /// The most templates at once; further languages are rendered again.
+    /// The most templates at once. Beyond it, a template is rendered each time.
     private static let maximumTemplates = 128
 
     /// Whether its payloads may include its id, if its app wants that.
@@ -49,16 +49,16 @@ final class PushContext: @unchecked Sendable {
     private var notificationIDs: NotificationIDs
     /// `nil` if it has no pace.
     var pace: PaceBucket?
-    /// The time over which its audience is spread; `nil` if it is not.
+    /// The time over which its audience is spread; `nil` if it is not spread.
     let spreadMilliseconds: Int?
-    /// Whether each device is sent to once, and not again.
+    /// Whether each device is sent to only once.
     let isNowOrNever: Bool
 
     init(pushID: String, eventID: String, source: String, request: PushRequest?) {
         self.pushID = pushID
         self.eventID = eventID
         mayIncludePushID = PushIdentity.includesPushID(source: source)
-        // The audience was needed only for planning, and may be long.
+        // Drops the audience: it was needed only for planning, and may be long.
         var request = request
         if case .installations(let selectors) = request?.audience, let channels = selectors.channels
         {
@@ -80,7 +80,7 @@ final class PushContext: @unchecked Sendable {
         spreadMilliseconds = request?.spreadMilliseconds
     }
 
-    /// Weighs it for its owner.
+    /// Computes the weight, for the cache that owns it.
     func weigh() {
         guard weightBytes == 0 else { return }
         weightBytes =
@@ -88,7 +88,7 @@ final class PushContext: @unchecked Sendable {
             + templates.reduce(0) { $0 + $1.key.weight(of: $1.value) }
     }
 
-    /// Sets the pace for so many members from the time that the push states.
+    /// Sets the pace that reaches `members` devices in the time that the push states.
     func spread(over members: Int) {
         guard let spreadMilliseconds else { return }
         let perSecond = Double(members) * 1000 / Double(spreadMilliseconds)
@@ -102,7 +102,8 @@ final class PushContext: @unchecked Sendable {
             pushID: push.id,
             eventID: push.eventID,
             source: push.eventSource,
-            // It was validated when it arrived; with `.latest` no `push_time` is too far ahead.
+            // The request was validated when it arrived. With `.latest` no `push_time` is too far
+            // ahead.
             request: try? PushRequest.parse(push.request, now: .latest, isStored: true)
         )
     }
@@ -110,15 +111,15 @@ final class PushContext: @unchecked Sendable {
     /// The APNs topic of installations that have none of their own.
     var apnsTopic: String? { request?.apnsTopic }
 
-    /// Returns which of the push's languages a device of this locale gets; `nil` for its default
-    /// content. For a send that fills templates, the device's own template. `values` are the
+    /// Returns which of the push's languages a device of this locale gets; `nil` for the default
+    /// content. If the push fills templates, returns the device's own template. `values` are the
     /// installation's values in its delivery.
     func variant(for locale: String?, _ values: JSONObject?) -> String? {
         guard let templateField else { return variants.choose(for: locale) }
         return values?[templateField]?.string ?? ""
     }
 
-    /// Renders once per platform and variant.
+    /// Renders a template once for each platform and variant.
     ///
     /// - Parameters:
     ///   - platform: The platform of the payload.
@@ -178,10 +179,10 @@ final class PushContext: @unchecked Sendable {
     ///   - platform: The platform of the payload.
     ///   - locale: The device's registered locale.
     ///   - values: The values of the push's placeholders; `nil` for their fallbacks.
-    ///   - badge: Its installation's badge, as the push raised it.
+    ///   - badge: The installation's badge, after the push has changed it.
     ///   - includesPushID: Whether its app wants payloads to include the push's id.
     ///   - now: The time.
-    /// - Returns: All that is sent, except the token.
+    /// - Returns: The payload: all that is sent, except the token.
     /// - Throws: `RenderingError` if this device gets no content, or too much.
     func payload(
         _ platform: Platform,
@@ -199,7 +200,7 @@ final class PushContext: @unchecked Sendable {
         ).payload(values: values, badge: badge)
     }
 
-    /// Returns the names by which our own provider stores a delivery.
+    /// Returns the ids under which our own provider stores a delivery.
     func stored(_ delivery: Delivery) -> OutgoingNotification.StoredDelivery {
         OutgoingNotification.StoredDelivery(
             app: delivery.app,

@@ -1,12 +1,12 @@
 import PushStorage
 import Storage
 
-/// A cache of the contexts of the latest pushes, within a budget of memory: weighed, not counted, since
-/// one may be a thousand times another.
+/// A cache of the contexts of the latest pushes, within a budget of memory. It weighs contexts and
+/// does not count them, since one may be a thousand times as large as another.
 ///
-/// Two generations: a context that is looked up moves to the young one; when that holds half of the
-/// budget it becomes the old one, and the previous old one is evicted. A context that is still in use
-/// is found for as long as it is, so that its pace stays one for all.
+/// It has two generations. A context that is looked up moves to the young one. When the young one
+/// takes half of the budget it becomes the old one, and the previous old one is evicted. A context
+/// that is in use is always found, so that all its deliveries share one pace.
 ///
 /// Confined to the dispatcher's loop.
 final class PushContextCache: PushContextOwner, @unchecked Sendable {
@@ -29,7 +29,7 @@ final class PushContextCache: PushContextOwner, @unchecked Sendable {
             return context
         }
 
-        /// - Returns: Whether it is one of these.
+        /// - Returns: Whether this generation has the context.
         mutating func grew(_ context: PushContext, by bytes: Int) -> Bool {
             guard contexts[context.pushID] === context else { return false }
             weightBytes += bytes
@@ -77,7 +77,7 @@ final class PushContextCache: PushContextOwner, @unchecked Sendable {
             old = young
             young = Generation()
         }
-        // A single context may exceed that.
+        // A single context may exceed half of the budget.
         if old.weightBytes > Self.halfBytes, weightBytes > Self.budgetBytes { old = Generation() }
     }
 
@@ -91,7 +91,8 @@ final class PushContextCache: PushContextOwner, @unchecked Sendable {
         return inUse[id]?.context
     }
 
-    /// Returns the contexts of these pushes. One without a record renders nothing.
+    /// Returns the contexts of these pushes. The context of a push without a record renders
+    /// nothing.
     func load(_ ids: Set<String>) async throws -> [String: PushContext] {
         var found: [String: PushContext] = [:]
         var missing: Set<String> = []
@@ -101,7 +102,8 @@ final class PushContextCache: PushContextOwner, @unchecked Sendable {
         guard !missing.isEmpty else { return found }
         let records = try await database.pushes.find(missing)
         for id in missing {
-            // Another task may have loaded it in the meantime; its pace is one for all.
+            // Another task may have loaded the context meanwhile. There must be only one, as it has
+            // the pace.
             if let context = known(id) {
                 found[id] = context
                 continue

@@ -2,7 +2,8 @@ import Kafka
 import PushEvents
 import PushStorage
 
-/// A run as its recorder sees it: places with ends, each an entry of the ledger. Confined to the loop.
+/// A run as its recorder sees it: places, each with an end and an entry of the ledger. Confined to
+/// the loop.
 protocol RecordedRun: AnyObject, Sendable {
     var kind: LedgerEntry.Kind { get }
     var session: Int { get }
@@ -13,11 +14,12 @@ protocol RecordedRun: AnyObject, Sendable {
         by writer: inout OutcomeWriter,
         to block: inout KafkaRecordBlock
     )
-    /// Notes that Kafka has the outcomes.
+    /// Notes that Kafka has acknowledged the outcomes.
     func acknowledged(_ place: Int, at now: ContinuousClock.Instant)
-    /// The entry of a place, the same until it is recorded.
+    /// Returns the ledger entry of a place. It is the same until the place is recorded.
     func entry(of place: Int) -> LedgerEntry
-    /// Notes, before the write, the rows that it leaves to this process and the push to remember.
+    /// Notes which rows this process will own after the write. Calls `remember` with the context of
+    /// a push that will be needed again.
     func willWrite(_ place: Int, remember: (PushContext) -> Void)
     /// Ends a place and frees its slots; a second call changes nothing.
     func recorded(_ place: Int, _ end: RecordedEnd, at now: ContinuousClock.Instant)
@@ -36,9 +38,9 @@ protocol RunRecording: AnyObject, Sendable {
 /// How recording a place ended.
 enum RecordedEnd: Equatable {
     case recorded(LedgerResult)
-    /// Postgres will never accept it.
+    /// Postgres will never accept the entry.
     case refused(String)
-    /// The session was lost before the write, or the drain has ended: its next owner sends again.
+    /// The session was lost before the write, or the drain has ended. The next owner sends again.
     case lost
 }
 

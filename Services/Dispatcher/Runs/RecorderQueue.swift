@@ -4,9 +4,10 @@ import PushStorage
 /// Decides when outcomes are produced, and when acknowledged entries are written. Pure: no clock, no
 /// I/O.
 ///
-/// A broker's cost is per request, not per record: so outcomes are produced in blocks, and wait for
-/// others that are about to come. Acknowledged entries are written at once if nothing of their kind is
-/// being written, else when that write returns: so the slower Postgres is, the larger the batches are.
+/// A broker's cost is per request, not per record. So outcomes are produced in blocks, and wait for
+/// others that are about to come. Acknowledged entries are written at once if no entry of their
+/// kind is being written, else when that write returns. So the slower Postgres is, the larger the
+/// batches are.
 struct RecorderQueue<Item> {
     struct Entry {
         let item: Item
@@ -16,16 +17,16 @@ struct RecorderQueue<Item> {
         let at: MonotonicInstant
     }
 
-    /// The outcomes at which a block waits for no more.
+    /// The number of outcomes at which a block is produced at once.
     static var block: Int { 1000 }
-    /// The time that an outcome waits for others, if more are coming.
+    /// The maximum wait of an outcome for others, if more are coming.
     static var maximumAgeMilliseconds: Int64 { 60 }
     static var maximumProduces: Int { 4 }
-    /// Entries of one write.
+    /// The most entries of one write.
     static var batch: Int { 500 }
-    /// Outcomes of one write, beyond its first entry.
+    /// The most outcomes of one write, unless its first entry has more.
     static var batchOutcomes: Int { 5000 }
-    /// The most writes of a kind at once: a second one only for a full batch.
+    /// The most writes of a kind at once. The second one needs a full batch.
     static var maximumWrites: Int { 2 }
 
     /// Entries that are not yet produced, in the order in which they came.
@@ -42,7 +43,7 @@ struct RecorderQueue<Item> {
             && writes.allSatisfy { $0 == 0 }
     }
 
-    /// Adds an ended entry. One without outcomes needs no acknowledgement.
+    /// Adds an ended entry. An entry without outcomes needs no acknowledgement.
     mutating func add(
         _ item: Item,
         _ kind: LedgerEntry.Kind,
@@ -57,8 +58,8 @@ struct RecorderQueue<Item> {
 
     // MARK: Producing
 
-    /// Returns the block that is to be produced now, until `produced`. While `isMoreComing`, as more
-    /// pushes are about to end, it waits until it is full or old.
+    /// Returns the block to produce now; call `produced` when it ends. While `isMoreComing`, as
+    /// more pushes are about to end, a block waits until it is full or old.
     mutating func nextBlock(at now: MonotonicInstant, isMoreComing: Bool) -> [Entry]? {
         guard produces < Self.maximumProduces, let first = ended.first,
             !isMoreComing || endedOutcomes >= Self.block
@@ -76,13 +77,14 @@ struct RecorderQueue<Item> {
         return block
     }
 
-    /// The time at which a block is due whatever is coming; `nil` if no entry waits for it.
+    /// The time at which the next block is due even if more is coming; `nil` if no entry waits for
+    /// it.
     var nextLook: MonotonicInstant? {
         guard produces < Self.maximumProduces else { return nil }
         return ended.first?.at.adding(milliseconds: Self.maximumAgeMilliseconds)
     }
 
-    /// Notes that Kafka has acknowledged the outcomes of these.
+    /// Notes that Kafka has acknowledged the outcomes of these entries.
     mutating func acknowledged(_ entries: [Entry]) {
         for entry in entries { acknowledged[entry.kind.rawValue].append(entry) }
     }
@@ -92,7 +94,7 @@ struct RecorderQueue<Item> {
 
     // MARK: Writing
 
-    /// Returns the batch that is to be written now, all of one kind, until `written`.
+    /// Returns the batch to write now, all of one kind; call `written` when it ends.
     mutating func nextBatch() -> [Entry]? {
         for kind in LedgerEntry.Kind.allCases {
             let waiting = acknowledged[kind.rawValue]
@@ -113,12 +115,13 @@ struct RecorderQueue<Item> {
         return nil
     }
 
-    /// Notes that a batch of this kind is written, or given up.
+    /// Notes that the write of a batch of this kind has succeeded or was given up.
     mutating func written(_ kind: LedgerEntry.Kind) { writes[kind.rawValue] -= 1 }
 
     // MARK: The end
 
-    /// Removes all waiting entries. Those being produced or written stay with their caller.
+    /// Removes and returns all waiting entries. Entries that are being produced or written are not
+    /// among them.
     mutating func removeAll() -> [Entry] {
         defer {
             ended = []

@@ -2,7 +2,7 @@ import PushCore
 import PushProviders
 import PushStorage
 
-/// The clients of apps, and the settings that decide how one is used.
+/// The clients of apps, and the settings that decide how a client is used.
 protocol ClientDirectory: AnyObject, Sendable {
     /// Whether the app's credentials are fresh, as `CredentialCache.isLoaded`.
     func isLoaded(_ app: String) -> Bool
@@ -16,8 +16,8 @@ protocol ClientDirectory: AnyObject, Sendable {
 
 extension CredentialCache: ClientDirectory {}
 
-/// The clients that send the members of one batch, and the values that members of one push share there:
-/// looked up once for members that are alike.
+/// The clients that send the members of one batch, and the values that members of one push share.
+/// Looks them up once for members that are alike.
 struct RouteTable {
     /// The members that one client sends. A class, as each member is added to it.
     final class Route {
@@ -73,7 +73,7 @@ struct RouteTable {
         let apnsTopic: String?
         let variant: String?
         var route: Result<(Route, PayloadTemplate), Obstacle>
-        /// The payload, if all get the same.
+        /// The payload, if all members get the same.
         var shared: RenderedPayload?
 
         func takes(_ delivery: Delivery, _ apnsTopic: String?, _ variant: String?) -> Bool {
@@ -95,7 +95,7 @@ struct RouteTable {
 
     /// - Parameters:
     ///   - credentials: The source of clients.
-    ///   - room: The most members.
+    ///   - room: The most members of the batch.
     ///   - now: The time, for templates that expire.
     init(_ credentials: any ClientDirectory, room: Int, at now: Instant) {
         self.credentials = credentials
@@ -198,8 +198,8 @@ struct RouteTable {
         _ topic: String?,
         _ health: ClientHealth
     ) -> Result<Route, Obstacle> {
-        // A member may have waited longer than the cache entry of its app is fresh: a lost connection
-        // to Postgres may have lost the NOTIFY of a change.
+        // A member may have waited until its app's cache entry became stale. If the connection to
+        // Postgres was lost, the NOTIFY of a change may be lost too.
         guard credentials.isLoaded(delivery.app) else { return .failure(.unready) }
         switch credentials.client(for: delivery, apnsTopic: topic) {
         case .misconfigured(let reason): return .failure(.failure(reason: reason))

@@ -3,8 +3,8 @@ import PushCore
 import PushEvents
 import PushStorage
 
-/// Rows of `deliveries` that this session owns: of a claim, or planned just now. Each is recorded as
-/// soon as it has ended, and waits for no other.
+/// Rows of `deliveries` that this session owns, from a claim or just planned. Each is recorded as
+/// soon as it has ended, and does not wait for the others.
 ///
 /// Confined to the loop.
 final class RowRun: Run, @unchecked Sendable {
@@ -19,7 +19,7 @@ final class RowRun: Run, @unchecked Sendable {
 
     let session: Int
     private let services: RunServices
-    /// `nil` once it is recorded.
+    /// The rows; `nil` once a row is recorded.
     private var rows: [Row?] = []
 
     init(session: Int, _ services: RunServices) {
@@ -33,7 +33,8 @@ final class RowRun: Run, @unchecked Sendable {
         rows.append(Row(member: member, context: context, health: health))
     }
 
-    /// Records a member of another run that has become a row and has ended, with the use of its slot.
+    /// Records a member of another run that has become a row and has ended. `slot` is the use of
+    /// its slot.
     static func record(
         _ member: ShardMember,
         _ end: DeliveryEnd,
@@ -101,7 +102,8 @@ final class RowRun: Run, @unchecked Sendable {
 
     func willWrite(_ place: Int, remember: (PushContext) -> Void) {
         guard let row = rows[place], row.end?.decision.dueAt != nil else { return }
-        // Once it is written, another process may claim it, or this one again.
+        // Once the row is written, another process may claim it, or this process may claim it
+        // again.
         services.inHand.leave(row.member.delivery.key)
     }
 
@@ -110,7 +112,8 @@ final class RowRun: Run, @unchecked Sendable {
         if case .recorded = end {
             services.meters.settled(ended, at: row.member.delivery.device.provider)
         }
-        // A released row has left before: this process may have claimed it again by now.
+        // A released row was removed from `inHand` before the write: this process may have claimed
+        // it again by now.
         if services.session.isCurrent(session), ended.outcome != nil {
             services.inHand.leave(row.member.delivery.key)
         }
@@ -119,6 +122,6 @@ final class RowRun: Run, @unchecked Sendable {
 }
 
 extension ShardMember {
-    /// The use of its slot if it is sent by itself.
+    /// The use of the member's slot if it is sent as a row.
     var use: SendBudget.Use { SendBudget.Use(Lane(rawValue: delivery.lane) ?? .broadcast) }
 }

@@ -2,7 +2,7 @@ import PushCore
 import PushStorage
 
 /// One pass over members that are sent under one session: a shard (`ShardRun`), rows of a claim
-/// (`RowRun`), or the pushes of a batch of records (`InlineRun`). A member is known by its position.
+/// (`RowRun`), or the pushes of a batch of records (`InlineRun`). The position identifies a member.
 ///
 /// Confined to the loop.
 protocol Run: RecordedRun {
@@ -36,7 +36,7 @@ extension Run {
     ) {}
 }
 
-/// A run whose members are sent in order: one that must wait holds up the members behind it.
+/// A run whose members are sent in order: a member that must wait holds up the members behind it.
 protocol OrderedRun: Run {
     /// The use of its members' slots.
     var use: SendBudget.Use { get }

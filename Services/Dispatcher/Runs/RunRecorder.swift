@@ -7,11 +7,13 @@ import PushStorage
 import ServiceKit
 import Storage
 
-/// Records the ended places of all runs: outcomes are produced and acknowledged first, then written
-/// with the counters of their pushes (promise 4). `RecorderQueue` decides when.
+/// Records the ended places of all runs. It produces their outcomes and waits for the
+/// acknowledgements, then writes them with the counters of their pushes (promise 4).
+/// `RecorderQueue` decides when.
 ///
-/// Authority: the places that have ended here, until they are in the ledger or the session is lost. The
-/// session is checked before each produce and each write; for a lost one nothing is written.
+/// Authority: the places that have ended here, until they are in the ledger or the session is lost.
+/// The session is checked before each produce and each write. Nothing is written for a lost
+/// session.
 ///
 /// Confined to the loop.
 final class RunRecorder: RunRecording, @unchecked Sendable {
@@ -39,11 +41,12 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
     /// Called when slots may be free: a place was recorded or given up, or a produce or write has
     /// returned.
     var onFreed: () -> Void = {}
-    /// Called with a session that does not exist in the table any more.
+    /// Called with a session that is no longer in the table.
     var onLost: (Int) -> Void = { _ in }
     /// Returns whether more pushes of the fast path are about to end.
     var isMoreComing: () -> Bool = { false }
-    /// Called with the context of a push of which something is left, as it will be needed again.
+    /// Called with the context of a push that still has open deliveries, as it will be needed
+    /// again.
     var onOpen: (PushContext) -> Void = { _ in }
 
     init(
@@ -79,13 +82,13 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
         wake()
     }
 
-    /// Drops all waiting places: the session is lost, or the drain has ended. Running produces and
-    /// writes check the session when they return.
+    /// Drops all waiting places: the session is lost, or the drain has ended. Produces and writes
+    /// in flight check the session when they return.
     func drop() { lose(queue.removeAll()) }
 
     // MARK: Turns
 
-    /// Schedules one turn for all that ends in this turn of the loop.
+    /// Schedules one recorder turn for all places that end in this turn of the loop.
     private func wake() {
         guard !isWoken else { return }
         isWoken = true
@@ -126,7 +129,7 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
 
     // MARK: Outcomes
 
-    /// Produces the outcomes of a block until each is acknowledged; a retry sends only those that
+    /// Produces the outcomes of a block until each is acknowledged. A retry sends only those that
     /// failed.
     private func produce(_ entries: [Entry]) async {
         let count = entries.reduce(0) { $0 + $1.outcomes }
@@ -187,7 +190,7 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
         }
         var queue = PlanQueue(entries)
         var pause = ExponentialBackoff()
-        // Entries that were refused alone: they wait, and the others do not wait for them.
+        // Entries that Postgres refused even alone. They wait, and the others do not wait for them.
         var stuck: [Entry] = []
         while let portion = queue.next {
             lose(portion.items.filter { !isOurs($0) })

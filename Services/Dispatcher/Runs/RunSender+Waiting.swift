@@ -1,11 +1,12 @@
 import EventLoop
 import PushCore
 
-/// Members that wait here for their provider's share. `ProviderBacklog` decides which of them may.
+/// Members that wait here for their provider's share. `ProviderBacklog` decides which members may
+/// wait.
 extension RunSender {
     private static let tick: Duration = .milliseconds(100)
 
-    /// Whether more members for single devices would only wait.
+    /// Whether further members for single devices would only wait.
     var isPressed: Bool { waited.contains(where: \.backlog.isPressing) }
 
     /// Lets a member wait for a slot, or releases it until later.
@@ -26,7 +27,7 @@ extension RunSender {
         now.adding(milliseconds: health.backlog.delay(at: time))
     }
 
-    /// Sends the waiting members that have room by now.
+    /// Sends the waiting members that have free slots by now.
     func sendReady() {
         guard !waited.isEmpty else { return }
         var ready: [(run: any Run, positions: [Int])] = []

@@ -7,18 +7,18 @@ import PushStorage
 
 /// Sends the members of runs, and decides their ends by the answers.
 ///
-/// They come in batches, and the shared values of a batch are looked up once: the client, the payload,
-/// the slots of the flight budget. A shard's members are sent in order, and stop at one that has to
-/// wait. Members of other runs are sent in any order: one that has to wait for its provider's share
-/// waits here (`RunSender+Waiting`), or is due later.
+/// It takes members in batches and looks up the shared values of a batch once: the client, the
+/// payload, the slots of the flight budget. A shard's members are sent in order, up to one that has
+/// to wait. Members of other runs are sent in any order. If one has to wait for its provider's
+/// share, it waits here (`RunSender+Waiting`) or is due later.
 ///
 /// Authority: members from their hand-over until their end, which is reported to their run.
 ///
 /// Confined to the loop.
 final class RunSender: @unchecked Sendable {
-    /// The reason why a shard's batch was not sent whole.
+    /// The reason why a part of a shard's batch was not sent.
     enum Stop: Equatable {
-        /// The flight budget, or its provider's share of it, is used up.
+        /// No slot is free, or the provider has used up its share.
         case noRoom
         /// The provider's circuit breaker is open until then.
         case ill(until: Instant)
@@ -36,7 +36,7 @@ final class RunSender: @unchecked Sendable {
     private var random = FastRandom()
     /// Called when slots are free again.
     var onFreed: () -> Void = {}
-    /// Providers for which members wait.
+    /// The providers that have waiting members.
     var waited: [ClientHealth] = []
     var timer: LoopTimer?
 
@@ -63,9 +63,9 @@ final class RunSender: @unchecked Sendable {
     /// Sends the next members of a shard.
     ///
     /// - Parameters:
-    ///   - positions: The positions, taken from its window, in order.
+    ///   - positions: The positions, in order, taken from the window of the shard.
     ///   - run: The shard's run.
-    /// - Returns: The number that need not be offered again, and why not all of them.
+    /// - Returns: The number of members that are done, and why the others are not.
     func send(_ positions: Range<Int>, of run: any OrderedRun) -> (done: Int, stop: Stop?) {
         let now = clock.now()
         var slots = Platform.allCases.map { _ in 0 }
@@ -99,7 +99,7 @@ final class RunSender: @unchecked Sendable {
                     stop = .ill(until: now.adding(milliseconds: wait))
                     break
                 }
-                // The others must not wait for it.
+                // Members of other providers must not wait for this one.
                 let due = health.dueTime(after: wait, at: steady, now, &random)
                 run.ended(position, DeliveryEnd(.release(at: due), of: member.delivery, at: now))
             }
@@ -117,7 +117,7 @@ final class RunSender: @unchecked Sendable {
         return (done, stop)
     }
 
-    /// Frees slots that members of a shard have given back, by platform.
+    /// Frees slots that a shard's ended members held, by platform.
     func free(_ slots: [Int], of run: any OrderedRun) {
         for platform in Platform.allCases where slots[platform.ordinal] > 0 {
             let client = run.health(of: platform).client
@@ -128,13 +128,13 @@ final class RunSender: @unchecked Sendable {
 
     // MARK: In any order
 
-    /// Sends members that are sent by themselves, of rows and of inline runs.
+    /// Sends members of rows and of inline runs, which need no order.
     ///
     /// - Parameters:
     ///   - positions: Members that are not sent yet.
     ///   - run: A run that is not a shard's.
-    ///   - keepsPace: Whether a push with a pace releases the members beyond it until later. Retries
-    ///     have been spread by their backoff.
+    ///   - keepsPace: Whether members beyond the pace of their push are released until later.
+    ///     Retries ignore the pace: their backoff has spread them.
     func send(_ positions: Range<Int>, of run: any Run, keepsPace: Bool = false) {
         let (now, time) = (clock.now(), MonotonicInstant.now().milliseconds)
         var ready: [Int] = []
@@ -156,7 +156,7 @@ final class RunSender: @unchecked Sendable {
             }
         }
         send(ready, of: run, now)
-        // There may have been free slots for members that wait.
+        // Slots may be free for members that wait.
         sendReady()
     }
 
@@ -200,7 +200,8 @@ final class RunSender: @unchecked Sendable {
         run.ended(position, end)
     }
 
-    /// Releases a member that holds no slot: it is due later, uncounted.
+    /// Releases a member that holds no slot. It is due later, and this does not count as an
+    /// attempt.
     func release(_ position: Int, of run: any Run, at due: Instant, _ now: Instant) {
         guard let member = run.member(at: position) else { return }
         run.ended(position, DeliveryEnd(.release(at: due), of: member.delivery, at: now))
@@ -212,7 +213,7 @@ final class RunSender: @unchecked Sendable {
         case routed
         case ended(DeliveryEnd)
         case unready
-        /// Its provider's circuit breaker is open, from a moment on for so many milliseconds.
+        /// The provider's circuit breaker is open, from this time on for so many milliseconds.
         case ill(MonotonicInstant, Int64)
     }
 
@@ -307,7 +308,8 @@ final class RunSender: @unchecked Sendable {
         since started: ContinuousClock.Instant
     ) {
         if !isShard { health.backlog.answered() }
-        // A member that is answered after the drain is released with the session, uncounted.
+        // A member that is answered after the drain is released with the session, and its attempt
+        // is not counted.
         if session.hasEnded { return meters.inFlight.add(-1) }
         let answeredAt = ContinuousClock.now
         meters.answered(platform, answer.outcome, started.duration(to: answeredAt))

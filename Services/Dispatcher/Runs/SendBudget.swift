@@ -1,14 +1,15 @@
 import PushCore
 
-/// How many deliveries this process may own at once: read, waiting, sent or being recorded.
+/// The number of deliveries that this process may own at once: read, waiting, sent or being
+/// recorded.
 ///
-/// Promises 7 and 8 in one place: the sum is bounded, a broadcast leaves room for single devices and
-/// for what it has to try again, single devices leave some for broadcasts, and one provider of one
-/// app cannot fill it all, nor can several: of the room for single devices each gets three quarters
-/// of what the others have left, so that there is always some for who has little in flight. A shard's
-/// member that has ended holds its slot only as `ShardWindow` says.
+/// It keeps promises 7 and 8. The sum is bounded. Broadcasts leave slots for single devices and for
+/// their own retries, and single devices leave slots for broadcasts. One provider of one app cannot
+/// take all slots, nor can several: each gets three quarters of the single devices' slots that the
+/// others have left. So there are always free slots for a client with little in flight.
+/// `ShardWindow` decides how long an ended member of a shard holds its slot.
 struct SendBudget {
-    /// A provider of one app: its deliveries compete with each other. A number, as it is hashed for each
+    /// A provider of one app. Its deliveries share its slots. A number, as it is hashed for each
     /// delivery.
     struct Client: Hashable, Sendable {
         let number: Int
@@ -19,7 +20,7 @@ struct SendBudget {
     /// The uses of slots.
     enum Use: Int, CaseIterable {
         case direct
-        /// Deliveries of broadcasts that are rows: retries, or another session's before.
+        /// Rows of broadcasts: retries, or rows that another session has released.
         case rows
         /// Members of the shards that this process sends.
         case shards
@@ -30,8 +31,8 @@ struct SendBudget {
     private struct Owned {
         var direct = 0
         var shards = 0
-        /// The deliveries of `direct` that the provider has answered and that are not recorded yet: they
-        /// wait only for Postgres.
+        /// The deliveries of `direct` that are answered and not recorded yet. They wait only for
+        /// Postgres.
         var ended = 0
         /// The rows for single devices that wait here.
         var waiting = 0
@@ -60,21 +61,21 @@ struct SendBudget {
 
     /// The number of free slots for a use.
     func room(for use: Use) -> Int {
-        // Some of the total is never a broadcast's, however small the total.
+        // A broadcast never gets the whole total, however small that is.
         let reserved = use != .direct && total > 1 ? max(1, total / 8) : 0
         return max(0, min(limits[use.rawValue] - inUse[use.rawValue], total - reserved - owned))
     }
 
     /// Takes a slot.
     ///
-    /// - Returns: `false` if there is none: the delivery is released, uncounted.
+    /// - Returns: `false` if no slot is free. The caller then releases the delivery, uncounted.
     mutating func admit(_ use: Use, _ client: Client) -> Bool {
         admit(use, client, atMost: 1) == 1
     }
 
     /// Takes slots.
     ///
-    /// - Returns: The number of slots taken; 0 if there is none.
+    /// - Returns: The number of slots taken; 0 if no slot is free.
     mutating func admit(_ use: Use, _ client: Client, atMost count: Int) -> Int {
         var taken = min(count, room(for: use))
         guard taken > 0 else { return 0 }
@@ -95,8 +96,8 @@ struct SendBudget {
         return taken
     }
 
-    /// Takes slots for members of a shard: one by one they would cost more than they gain. So a few
-    /// free slots are left alone while other members are in flight.
+    /// Takes slots for a batch of a shard's members. A very small batch costs more than it gains,
+    /// so a few free slots are left alone while other members are in flight.
     ///
     /// - Returns: The number of slots taken; 0 if there are too few.
     mutating func admitBatch(_ use: Use, _ client: Client, atMost count: Int) -> Int {
@@ -107,8 +108,8 @@ struct SendBudget {
         return 0
     }
 
-    /// The number of slots for single devices that one client may still take: it may take one while it
-    /// holds less than three times the free slots.
+    /// Returns how many slots for single devices one client may still take: one more while it holds
+    /// less than three times the free slots.
     private func fairRoom(for client: Client) -> Int {
         let free = room(for: .direct)
         let held = ofClient[client].map { $0.direct + $0.waiting - $0.ended } ?? 0
@@ -116,8 +117,8 @@ struct SendBudget {
         return max((3 * free - held + 3) / 4, held == 0 ? 1 : 0)
     }
 
-    /// The slots of the clients that hold more than an eighth of all. While their providers are slow, these
-    /// slots are not released, so that no batch should wait for them.
+    /// The number of slots held by clients that have more than an eighth of all. While their
+    /// providers are slow these slots are not released, so no batch should wait for them.
     var heldByFew: Int {
         ofClient.values.reduce(0) { sum, owned in
             let held = owned.direct + owned.shards - owned.ended
@@ -125,10 +126,11 @@ struct SendBudget {
         }
     }
 
-    /// Notes that one of a client's single devices has its answer; it holds its slot until that is recorded.
+    /// Notes that a single device of a client was answered. Its slot is held until the answer is
+    /// recorded.
     mutating func ended(_ client: Client) { ofClient[client]?.ended += 1 }
 
-    /// Takes a slot for a row that waits here for its client's share, to which `start` adds it.
+    /// Takes a slot for a row that waits here. `start` adds the row to its client's share.
     mutating func admitWaiting(_ client: Client) -> Bool {
         guard fairRoom(for: client) > 0 else { return false }
         inUse[Use.direct.rawValue] += 1
@@ -136,9 +138,9 @@ struct SendBudget {
         return true
     }
 
-    /// Counts so many of those that wait, at most, to their client's share.
+    /// Counts waiting rows to their client's share, at most `count`.
     ///
-    /// - Returns: How many.
+    /// - Returns: The number of rows that may start.
     mutating func start(_ client: Client, atMost count: Int) -> Int {
         let used = ofClient[client]?.direct ?? 0
         let started = max(0, min(count, perClient - used))

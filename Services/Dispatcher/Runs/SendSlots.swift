@@ -2,8 +2,8 @@ import PushCore
 
 /// The flight budget and the tasks that wait for slots of it.
 ///
-/// Authority: the slots. All slots are taken and released here; after a release `capacityAppeared` wakes the
-/// waiters. It does not know what the slots are used for.
+/// Authority: the slots. All slots are taken and released here. After a release, `capacityAppeared`
+/// wakes the waiters. It does not know what a slot is used for.
 ///
 /// Confined to the loop. No clock, no I/O.
 final class SendSlots: @unchecked Sendable {
@@ -19,15 +19,15 @@ final class SendSlots: @unchecked Sendable {
     var budget: SendBudget
     private let session: WorkSession
     private var waiters: [Waiter] = []
-    /// The slots for single devices that are promised to batches which first look up their devices.
+    /// The slots for single devices that are promised to batches which look up their devices first.
     private var promised = 0
-    /// The same for large pushes, for which the others do not wait.
+    /// The slots promised to large pushes; other pushes do not wait for these.
     private var promisedToLarge = 0
     /// The lanes whose sweeper found too few free slots.
     private var waitingLanes: Set<Lane> = []
-    /// Tells a lane's sweeper of more.
+    /// Wakes the sweeper of a lane when more slots are free.
     private let wake: (Lane) -> Void
-    /// Whether more rows of single devices would only wait.
+    /// Whether further rows of single devices would only wait.
     var isPressed: () -> Bool = { false }
 
     init(total: Int, session: WorkSession, wake: @escaping (Lane) -> Void) {
@@ -45,7 +45,7 @@ final class SendSlots: @unchecked Sendable {
         return lane == .direct ? max(0, room - promised - promisedToLarge) : room
     }
 
-    /// Whether a claim is worth its round trip; if not, the lane's `wakeUp` is signalled when it is.
+    /// Whether a claim is worth its round trip. If not, `wake` is called for the lane once it is.
     func isWorthClaiming(in lane: Lane) -> Bool {
         let room = room(in: lane)
         let isWorthIt =
@@ -57,7 +57,8 @@ final class SendSlots: @unchecked Sendable {
 
     func hasRoom(in lane: Lane, count: Int, isLarge: Bool = false) -> Bool {
         guard session.current != nil, !(lane == .direct && isPressed()) else { return false }
-        // Look-ups precede sends: if many batches look up at once, their deliveries come all at once.
+        // Look-ups come before sends: if many batches look up at once, all their deliveries need
+        // slots at once.
         let others = isLarge ? promisedToLarge : promised
         if lane == .direct, others > 0, others + count > budget.total / 8 { return false }
         let room = free(in: lane)
@@ -66,7 +67,8 @@ final class SendSlots: @unchecked Sendable {
         return room * 4 >= max(1, budget.total - budget.heldByFew)
     }
 
-    /// Adds a waiter, resumed once its lane has so many free slots, or a quarter of all, and a session.
+    /// Adds a waiter. It is resumed once its lane has `count` free slots, or a quarter of all, and
+    /// a session.
     func add(
         _ continuation: CheckedContinuation<Void, Never>,
         waitingFor count: Int,
@@ -85,7 +87,7 @@ final class SendSlots: @unchecked Sendable {
         )
     }
 
-    /// Promises slots for single devices to a batch that first looks up its devices.
+    /// Promises slots for single devices to a batch that looks up its devices first.
     func promise(_ count: Int, isLarge: Bool = false) {
         if isLarge { promisedToLarge += count } else { promised += count }
     }

@@ -6,7 +6,7 @@ import PushEvents
 import PushStorage
 import ServiceKit
 
-/// Recording the members, and the end.
+/// The part that records the members and ends the run.
 extension ShardRun {
     // MARK: Checkpoints
 
@@ -56,7 +56,7 @@ extension ShardRun {
         }
     }
 
-    /// Records a member that a checkpoint has made a row.
+    /// Records the end of a member that a checkpoint has made a row.
     func finishRow(_ member: ShardMember, _ end: DeliveryEnd) {
         RowRun.record(
             member,
@@ -135,7 +135,8 @@ extension ShardRun {
     }
 }
 
-/// The current checkpoint as the run's only place. One without records only reads the push's status.
+/// The current checkpoint is the run's only place. A checkpoint without records only reads the
+/// push's status.
 extension ShardRun {
     var kind: LedgerEntry.Kind { .members }
 

@@ -8,15 +8,16 @@ import Storage
 /// Works on one shard: reads its members ahead, sends them through the engine, and checkpoints their
 /// ends.
 ///
-/// Authority: the shard's members from its cursor on, while the session that claimed it lasts.
-/// `ShardWindow` decides which are in flight, have ended and may be sent; this drives it, at the end of
-/// each turn of the loop in which something happened, and every 50 ms for what is due by time. The next
-/// page is read and the last checkpoint is written while sending continues. Members of a cancelled push
-/// are not sent, and all else is the same.
+/// Authority: the shard's members after its cursor, while the session that claimed it lasts.
+/// `ShardWindow` decides which members may be sent, are in flight, or have ended. This class drives
+/// the window at the end of each turn of the loop with an event, and every 50 ms. It reads the next
+/// page and writes the last checkpoint while sending continues. If the push is cancelled, the
+/// members are suppressed instead of sent; the rest is the same.
 ///
-/// States: working → closing (nothing is sent any more; what was sent is recorded, and the shard is
-/// released) → over. A shard is closed when its provider is failing, when nothing moves, when its push
-/// was cancelled, and by a stop. A lost session drops it from any state, without a write.
+/// States: working → closing (nothing more is sent, sent members are recorded, and the shard is
+/// released) → over. A shard is closed when its provider is failing, when nothing moves, when its
+/// push was cancelled, and by a stop. If the session is lost, the shard is dropped in any state,
+/// without a write.
 ///
 /// Confined to the loop.
 final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
@@ -37,24 +38,25 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
 
     enum Phase {
         case working
-        /// `until`: the time from which members in flight become rows.
+        /// `until` is the time from which members in flight become rows.
         case closing(dueAt: Instant?, until: ContinuousClock.Instant)
         case releasing
         case over
     }
 
-    /// Members of a page.
+    /// The members of a page.
     private static let pageLimit = 2000
-    /// Members sent at a time, so that the shards of a process take turns.
+    /// The most members sent at a time, so that the shards of a process take turns.
     private static let batchLimit = 512
     private static let tick: Duration = .milliseconds(50)
     /// The longest time that an ended member waits to be recorded.
     static let checkpointWait: Duration = .milliseconds(250)
-    /// How long a member in flight may hold the checkpoint up before it becomes a row.
+    /// How long a member in flight may hold up the checkpoint before it becomes a row.
     static let stragglerWait: Duration = .seconds(1)
-    /// How long nothing may be answered or sent, with more to send, before other shards get a turn.
+    /// How long a run with unsent members may be without an answer or a send before other shards
+    /// get a turn.
     private static let stallWait: Duration = .seconds(3)
-    /// How long members in flight are waited for before the shard is released.
+    /// How long the run waits for members in flight before the shard is released.
     static let closingWait: Duration = .milliseconds(500)
 
     let shard: ClaimedShard
@@ -80,9 +82,9 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
     private var isWoken = false
     var hasProgress = false
     var wantsCheckpoint = false
-    /// One checkpoint at a time, with records or without.
+    /// Whether a checkpoint is being written, with records or without. There is only one at a time.
     var isWriting = false
-    /// The checkpoint with records.
+    /// The checkpoint that is being written, if it has records.
     var writing: Window.Checkpoint?
     var timer: LoopTimer?
     let begun = ContinuousClock.now
@@ -107,10 +109,10 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
         readTo = shard.cursor
     }
 
-    /// Whether it keeps a pace: a cancelled push is suppressed as fast as possible.
+    /// Whether the run keeps a pace. The members of a cancelled push are suppressed without a pace.
     var isPaced: Bool { context.pace != nil && !shard.isCancelled }
 
-    /// Devices that are named one by one use the slots of single ones.
+    /// Shards of named devices use the slots of single devices.
     var use: SendBudget.Use { shard.lane == Lane.direct.rawValue ? .direct : .shards }
 
     var engine: DeliveryEngine { environment.engine }
@@ -129,17 +131,17 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
         if isWaitingForSlots { wake() }
     }
 
-    /// Requests a checkpoint, as the push may have been cancelled: it reads the status.
+    /// Requests a checkpoint, whose reply has the push's status: the push may have been cancelled.
     func look() {
         wantsCheckpoint = true
         wake()
     }
 
-    /// Sends nothing more, and releases the shard. Members that are not answered soon become rows,
-    /// which the engine's drain waits for.
+    /// Sends nothing more, and releases the shard. Members that are not answered soon become rows.
+    /// The engine's drain waits for these.
     func stop() { close(dueAt: nil) }
 
-    /// Drops the shard, as the session is lost: its next owner begins behind its cursor.
+    /// Drops the shard, as the session is lost. The next owner begins after its cursor.
     func drop() {
         guard !isDropped, !isOver else { return }
         isDropped = true
@@ -173,7 +175,8 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
         return health
     }
 
-    /// Returns the first member of another platform or environment that was read behind a position.
+    /// Returns the first member after a position that was read and has another platform or
+    /// environment.
     func other(than device: DeviceTarget, behind position: Int) -> Int? {
         window.first(behind: position) {
             $0.delivery.device.provider != device.provider
@@ -195,7 +198,7 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
 
     // MARK: Turns
 
-    /// Schedules one pump for all that happens in a turn of the loop.
+    /// Schedules one pump for all events in a turn of the loop.
     func wake() {
         guard !isWoken, !isOver else { return }
         isWoken = true
@@ -243,7 +246,8 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
             do {
                 let shards = environment.database.shards
                 let read = try await shards.page(shard, after: readTo, limit: Self.pageLimit)
-                // Before any of them is sent to: a repeat must find the badges as they are.
+                // Before any of these members is sent to, so that a repeat finds the badges as they
+                // are now.
                 let page = try await shards.prepare(session: session, shard, read)
                 readTo = page.members.last?.target ?? readTo
                 window.append(page.members.map(ShardMember.init), isLast: page.isLast)

@@ -6,15 +6,14 @@ import PushStorage
 import ServiceKit
 import Storage
 
-/// Claims shards of one lane, and has each of them worked on by a `ShardRun`: as many as
-/// `DISPATCH_SHARDS` of broadcasts, and 64 of pushes that name their devices, which wait for no
-/// broadcast. Any replica may claim any shard; an unfinished one is due again when its owner's session
-/// ends.
+/// Claims shards of one lane, and starts a `ShardRun` for each: at most `DISPATCH_SHARDS` of
+/// broadcasts, and 64 of pushes that name their devices, so that these do not wait for broadcasts.
+/// Any replica may claim any shard. An unfinished shard is due again when its owner's session ends.
 ///
 /// Authority: none beyond the claim.
 ///
-/// Shutdown: claims nothing more, and waits until its shards are released; shards that are not when the
-/// grace period for answers ends are left to the end of the session.
+/// Shutdown: claims nothing more, and waits until its shards are released. If the grace period for
+/// answers ends first, the end of the session releases the rest.
 actor ShardSender: ServicePart {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -25,7 +24,7 @@ actor ShardSender: ServicePart {
     private nonisolated let worker: ClaimWorker
     nonisolated func notReadyReason() -> String? { worker.notReadyReason() }
 
-    /// The poll interval: how late a shard may be noticed without a wake-up.
+    /// The poll interval: the longest delay of a due shard if no wake-up comes.
     private static let idleWait: Duration = .seconds(1)
     private static let directLimit = 64
 
@@ -35,14 +34,14 @@ actor ShardSender: ServicePart {
     private let wakeUp: WakeUp
     private let lane: Lane
     private let limit: Int
-    /// The most shards of one app: those of a provider that hangs must not take all places.
+    /// The most shards of one app: an app whose provider hangs must not take all places.
     private let limitOfApp: Int
     private let checkpointEvery: Int
     private let inFlightShare: Int
     private let log: Log
-    /// Broadcasts that are worked on.
+    /// The broadcasts that this process works on.
     private var pushes: [String: PushShare] = [:]
-    /// The shards that are worked on.
+    /// The runs of the shards that this process works on.
     private var runs: [ShardRun] = []
     /// Whether the reply to a claim was lost: this session may own shards that no run works on.
     private var mayHoldMore = false
@@ -81,12 +80,12 @@ actor ShardSender: ServicePart {
             name = "shards of named devices"
             limit = Self.directLimit
             limitOfApp = Self.directLimit / 4
-            // A crash repeats no more of them than of broadcasts.
+            // So that a crash repeats no more members than for broadcasts.
             checkpointEvery = max(
                 1,
                 configuration.checkpointEvery * configuration.shards / Self.directLimit
             )
-            // A shard may be one push of 33 devices, or of 10,000.
+            // A shard may be a push of 33 devices or of 10,000.
             inFlightShare = configuration.inFlight / 4
         case .broadcast:
             name = "shards"
@@ -107,14 +106,14 @@ actor ShardSender: ServicePart {
         await handBack()
     }
 
-    /// Has the runs of a cancelled push check its status at once.
+    /// Makes the runs of a cancelled push check its status at once.
     func cancelled(_ pushID: String) async {
         for run in runs where run.shard.pushID == pushID { run.look() }
     }
 
     // MARK: Claiming
 
-    /// - Returns: How many were claimed.
+    /// - Returns: The number of shards that were claimed.
     private func claim() async throws -> Int {
         guard let session = engine.session.working else { return 0 }
         let running = runs
@@ -167,7 +166,7 @@ actor ShardSender: ServicePart {
         return claimed.count
     }
 
-    /// Sets the pace of pushes that are spread over a time, by their numbers of members.
+    /// Sets the pace of pushes that are spread over a time, from the number of their members.
     private func spread(_ contexts: [PushContext]) async throws {
         guard !contexts.isEmpty else { return }
         let members = try await database.shards.members(of: Set(contexts.map(\.pushID)))
@@ -226,7 +225,7 @@ actor ShardSender: ServicePart {
         wakeUp.signal()
     }
 
-    /// Logs the pushes of which no more shards could be claimed.
+    /// Logs the pushes that have no more shards to claim here.
     private func logFinishedPushes() {
         for (pushID, share) in pushes where share.running == 0 {
             pushes[pushID] = nil
@@ -245,7 +244,7 @@ actor ShardSender: ServicePart {
 
     private func handBack() async {
         let limit = engine.session.stopsAt ?? .now
-        // In a task of its own: this one is cancelled, and would not sleep.
+        // In a separate task, as this one is cancelled and could not sleep.
         let waiting = Task(executorPreference: loop) {
             while await !self.runs.isEmpty, .now < limit {
                 try? await self.loop.sleep(for: .milliseconds(10))

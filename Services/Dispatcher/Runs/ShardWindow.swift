@@ -1,99 +1,100 @@
-/// The members of one shard between its durable cursor and the last that was read, in the order of
+/// The members of one shard from its durable cursor to the last one that was read, in the order of
 /// their object ids. Pure: no clock, no I/O.
 ///
-/// A member is unsent, in flight or ended. A checkpoint records a prefix: ended members with their end,
-/// and a member that is still in flight as a row of its own, which is settled like any other row when
+/// A member is unsent, in flight or ended. A checkpoint records a prefix of the members: an ended
+/// member with its end, and a member in flight as a row, which is settled like any other row when
 /// its answer comes. So the cursor never skips a member that is not recorded.
 ///
-/// The bound of promise 3, to the unit: a crash repeats the members that were sent and are not
-/// recorded. Of a shard at most `checkpointEvery` ended members are in that state without a slot of the
-/// flight budget; every other one holds a slot, whose sum is the budget's. Beyond that no more than
-/// `reach` lie between the cursor and the last one sent.
+/// The bound of promise 3: a crash repeats only members that were sent and are not recorded. In
+/// each shard at most `checkpointEvery` such members have ended and hold no slot of the flight
+/// budget. Every other one holds a slot, and the budget bounds the slots. In addition, at most
+/// `reach` members are between the cursor and the last one sent.
 struct ShardWindow<Member, End> {
     private enum State {
         case unsent
         case inFlight
         case ended(End)
-        /// Being stored as a row, while it is in flight.
+        /// In flight, and being stored as a row.
         case leaving
-        /// Answered while it was being stored as a row: a row that ends at once.
+        /// Answered while it was being stored as a row. The row ends at once.
         case leftWith(End)
     }
 
     private struct Entry {
         let member: Member
         var state = State.unsent
-        /// Whether it counts in the flight budget.
+        /// Whether the member counts in the flight budget.
         var holdsSlot = false
     }
 
     /// The effect of a member's end.
     enum Arrival {
-        /// It waits here for its checkpoint, and its slot is free.
+        /// The member waits here for its checkpoint, and its slot is free.
         case freed
-        /// It waits here for its checkpoint, and keeps its slot until then.
+        /// The member waits here for its checkpoint, and keeps its slot until then.
         case keepsSlot
-        /// A checkpoint has made it a row, to be settled as one; it keeps its slot until then.
+        /// A checkpoint has made the member a row. The caller settles the row; the slot is held
+        /// until then.
         case row(Member)
-        /// It has ended already.
+        /// The member has ended already.
         case unknown
     }
 
     /// The end of a checkpoint's prefix.
     enum Extent {
-        /// As far as all have ended, and beyond members in flight that `checkpointEvery` ended ones
-        /// have overtaken.
+        /// Up to the first member in flight, or beyond it if `checkpointEvery` ended members have
+        /// overtaken it.
         case ended
-        /// Up to the last that has ended.
+        /// Up to the last member that has ended.
         case answered
-        /// Up to the last that was sent.
+        /// Up to the last member that was sent.
         case sent
     }
 
     struct Checkpoint {
         struct Record {
             let member: Member
-            /// `nil` if it is in flight, and becomes a row.
+            /// The end; `nil` if the member is in flight and becomes a row.
             let end: End?
         }
 
         let records: [Record]
-        /// The last member recorded; `nil` if there is none, so that the cursor stays.
+        /// The last recorded member; `nil` if there is no record, so that the cursor stays.
         var last: Member? { records.last?.member }
         let isFinished: Bool
     }
 
     /// The members affected by a durable checkpoint.
     struct Written {
-        /// The members that freed their slots, having held them after their end.
+        /// The members whose slots are free now, as they held them beyond their end.
         var freed: [Member] = []
-        /// The members that are rows now and in flight.
+        /// The members that are rows now and still in flight.
         var rows: [Member] = []
-        /// The members that are rows now and have ended in the meantime.
+        /// The members that are rows now and have ended meanwhile.
         var endedRows: [(member: Member, end: End)] = []
     }
 
     let checkpointEvery: Int
-    /// How many may be sent beyond the durable cursor.
+    /// The most members that may be sent beyond the durable cursor.
     let reach: Int
 
     private var entries: ContiguousArray<Entry> = []
-    /// The index in `entries` of the member at `base`; entries before it are done.
+    /// The index in `entries` of the member at `base`. The entries before it are recorded.
     private var head = 0
-    /// The first member that is not recorded.
+    /// The position of the first member that is not recorded.
     private(set) var base = 0
-    /// The first member that is not sent.
+    /// The position of the first member that is not sent.
     private(set) var next = 0
-    /// The first member from `base` on that has not ended.
+    /// The position of the first member from `base` on that has not ended.
     private var firstOpen = 0
     private(set) var inFlight = 0
-    /// Members that have ended and are not recorded.
+    /// The number of members that have ended and are not recorded.
     private(set) var ended = 0
-    /// The number of these that do not hold a slot.
+    /// The number of these that hold no slot.
     private var slotless = 0
     /// The end of the checkpoint that is being written, and whether it is the shard's last.
     private var writing: (end: Int, isLast: Bool)?
-    /// Members that are rows, by position, until their answers come.
+    /// The members that have become rows, by position, until their answers come.
     private var rows: [Int: Member] = [:]
     private var lastIsRead = false
     private(set) var isFinished = false
@@ -112,12 +113,12 @@ struct ShardWindow<Member, End> {
 
     subscript(position: Int) -> Member { entries[index(position)].member }
 
-    /// Returns a member that was sent: still here, or a row by now.
+    /// Returns a member that was sent and is not recorded, or that has become a row.
     func member(at position: Int) -> Member? {
         position < base ? rows[position] : position < next ? self[position] : nil
     }
 
-    /// Returns the first member read behind a position that meets a condition.
+    /// Returns the first member that was read after a position and meets a condition.
     func first(behind position: Int, where holds: (Member) -> Bool) -> Int? {
         ((position + 1)..<max(position + 1, end)).first { holds(self[$0]) }
     }
@@ -130,21 +131,21 @@ struct ShardWindow<Member, End> {
         if isLast { lastIsRead = true }
     }
 
-    /// Members that are read and not sent.
+    /// The number of members that are read and not sent.
     var unsent: Int { end - next }
 
     var hasReadAll: Bool { lastIsRead }
 
     // MARK: Sending
 
-    /// Members that are sent beyond the durable cursor.
+    /// The number of members that are sent beyond the durable cursor.
     var beyond: Int { next - base }
 
-    /// How many may be sent now.
+    /// The number of members that may be sent now.
     var room: Int { max(0, min(unsent, reach - beyond)) }
 
-    /// Returns how many to send at once: none while few would follow those in flight, as a handful at a
-    /// time costs more than it gains.
+    /// Returns how many members to send now: 0 if they would be too few beside those in flight, as
+    /// a small batch costs more than it gains.
     func worthSending(atMost limit: Int) -> Int {
         let wanted = min(room, limit)
         let isWorthIt =
@@ -152,7 +153,7 @@ struct ShardWindow<Member, End> {
         return isWorthIt ? wanted : 0
     }
 
-    /// Takes members to be sent, each with a slot of the flight budget. At most `room`.
+    /// Takes at most `room` members to be sent. Each holds a slot of the flight budget.
     mutating func take(_ count: Int) -> Range<Int> {
         let taken = next..<(next + min(count, room))
         for position in taken {
@@ -164,7 +165,7 @@ struct ShardWindow<Member, End> {
         return taken
     }
 
-    /// Puts back members of the last `take` that were not sent after all; the caller frees their slots.
+    /// Puts back members of the last `take` that were not sent. The caller frees their slots.
     mutating func putBack(from position: Int) {
         for position in max(position, base)..<next {
             let index = index(position)
@@ -211,20 +212,21 @@ struct ShardWindow<Member, End> {
 
     var isWriting: Bool { writing != nil }
 
-    /// Members that have ended without a gap from the cursor on.
+    /// The number of members from the cursor on that have ended without a gap.
     var contiguous: Int { firstOpen - base }
 
     /// Whether all members have been sent.
     var hasSentAll: Bool { lastIsRead && unsent == 0 }
 
-    /// Whether a checkpoint is due by the number of ended members; others are due by time.
+    /// Whether the number of ended members makes a checkpoint due. Other checkpoints are due by
+    /// time.
     var isCheckpointDue: Bool {
         guard !isWriting, !isFinished else { return false }
         return contiguous * 2 >= checkpointEvery || ended - contiguous >= checkpointEvery
             || (hasSentAll && inFlight == 0)
     }
 
-    /// Begins a checkpoint; it is open until `written`, and may be written any number of times.
+    /// Begins a checkpoint. It is open until `written`, and may be written any number of times.
     ///
     /// - Returns: `nil` if there is nothing to record, or a checkpoint is open.
     mutating func beginCheckpoint(_ extent: Extent = .ended) -> Checkpoint? {
@@ -259,7 +261,7 @@ struct ShardWindow<Member, End> {
         case .ended:
             var stop = firstOpen
             var later = ended - contiguous
-            // Includes members behind one in flight that has been overtaken by enough.
+            // Goes past a member in flight that enough ended members have overtaken.
             while stop < next {
                 if isEnded(stop) {
                     later -= 1
@@ -310,7 +312,7 @@ struct ShardWindow<Member, End> {
 
     // MARK: The end
 
-    /// Returns members that ended and still hold a slot, for a shard that is given up.
+    /// Returns the ended members that still hold a slot, for a shard that is dropped.
     func heldByEnded() -> [Member] {
         entries[head...].filter { entry in
             guard entry.holdsSlot else { return false }

@@ -1,23 +1,23 @@
 import Storage
 
-/// Decides about a shard whose members cannot be read: an unreachable database is waited for, but a
-/// shard with a persistent error does not keep a place that other shards could have. Pure: no clock, no
-/// I/O.
+/// Decides what happens to a shard whose members cannot be read. It waits for an unreachable
+/// database, but a shard with a persistent error must not hold a place that other shards need.
+/// Pure: no clock, no I/O.
 struct UnreadableShard {
     enum Verdict: Equatable {
         case tryAgain
-        /// The session is lost, and the shard with it.
+        /// The session is lost, and with it the shard.
         case sessionLost
         /// The shard is released, and retried later.
         case giveBack
-        /// Its push was cancelled: the other members are suppressed without outcome records, as they
-        /// cannot be read.
+        /// Its push was cancelled. The other members cannot be read, so they are suppressed without
+        /// outcome records.
         case end
     }
 
-    /// The most attempts to read a page that fails with an error that is not retryable.
+    /// The most attempts to read a page that fails with a persistent error.
     static let limit = 5
-    /// How long such a shard is released for; other shards have its turn in the meantime.
+    /// How long such a shard is released, so that other shards get its place.
     static let waitMilliseconds: Int64 = 60_000
 
     private var refusals = 0

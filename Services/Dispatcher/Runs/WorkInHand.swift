@@ -1,7 +1,7 @@
 import PushStorage
 
-/// The rows and the pushes in planning that tasks of this process work on, to distinguish them from
-/// strays, which this session owns and no task works on.
+/// The rows and the pushes in planning that tasks of this process work on. All others that the
+/// session owns are strays.
 ///
 /// Confined to the loop. No clock, no I/O.
 final class WorkInHand: @unchecked Sendable {
@@ -19,7 +19,7 @@ final class WorkInHand: @unchecked Sendable {
 
     func ends(planning pushID: String) { planning.remove(pushID) }
 
-    /// Drops all rows, as the session is lost and others own them.
+    /// Drops all rows: the session is lost, and other sessions own them.
     func drop() {
         rows = []
         strayRows = StraySearch()

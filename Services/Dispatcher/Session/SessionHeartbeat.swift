@@ -6,15 +6,15 @@ import ServiceKit
 
 /// Renews the lease of this process' session. `sessionReaper` ends expired sessions.
 ///
-/// Authority: the session's id. It is opened when the database can be used, renewed every two seconds,
-/// and given up the moment its lease could have ended in the table; `SessionLease` decides that, and
-/// `DeliveryEngine` is notified.
+/// Authority: the session's id. The session is opened when the database is available and renewed
+/// every two seconds. It is given up the moment its lease may have ended in the table.
+/// `SessionLease` decides that, and `DeliveryEngine` is notified.
 ///
-/// It has connections of its own: on the others a heartbeat could wait behind a statement that waits
-/// for a lock, longer than the lease.
+/// It has separate connections: on shared ones a heartbeat could wait longer than the lease, behind
+/// a statement that waits for a lock.
 ///
-/// Shutdown: closes the session, which releases what it still owns. It comes before all parts that work
-/// under the session, so it is stopped after them.
+/// Shutdown: closes the session, which releases all that it still owns. This part comes before all
+/// parts that work under the session, so it stops after them.
 actor SessionHeartbeat: ServicePart {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -74,7 +74,7 @@ actor SessionHeartbeat: ServicePart {
     private func renewOnce() async {
         let asked = MonotonicInstant.now()
         do {
-            // A task that found a row of another owner has notified the engine already.
+            // A task that found that another session owns its row has notified the engine already.
             if let id = state.id, engine.session.current == nil {
                 try await sessions.end(id)
                 await apply(.renewed(id: id, isHeld: false, asked: asked))
@@ -110,12 +110,13 @@ actor SessionHeartbeat: ServicePart {
         }
     }
 
-    /// Releases what was not finished, uncounted. If the database is unreachable, the session expires.
+    /// Closes the session, which releases unfinished work, uncounted. If the database is
+    /// unreachable, the session expires.
     private func close() async {
         guard let id = state.id else { return }
         _ = state.event(.closed)
         let (sessions, log) = (sessions, log)
-        // In a task of its own: this one is cancelled, and its calls would be, too.
+        // In a separate task, as this one is cancelled and would cancel its calls.
         let closing = Task(executorPreference: loop) {
             do {
                 try await sessions.close(id)

@@ -1,15 +1,15 @@
 import PushCore
 
-/// Decides whether this process may work on what it owns.
+/// Decides whether this process may work on the rows and shards that it owns.
 ///
-/// A dispatcher's session is a row with a lease; its id is the epoch that every write of a delivery
-/// carries. This side counts the lease from the moment before a renewal was requested, so that it
+/// A dispatcher's session is a row with a lease. Its id is the epoch that every write of a delivery
+/// carries. This process counts the lease from before it requested the renewal, so that the lease
 /// always ends here before it ends in the table.
 struct SessionLease: Equatable {
     enum Event: Equatable {
         /// A row was inserted; `asked` is the time of the request.
         case opened(id: Int, asked: MonotonicInstant)
-        /// The reply to a renewal: whether the row still existed.
+        /// The reply to a renewal. `isHeld` says whether the row still existed.
         case renewed(id: Int, isHeld: Bool, asked: MonotonicInstant)
         /// Time has passed.
         case tick(now: MonotonicInstant)
@@ -20,7 +20,8 @@ struct SessionLease: Equatable {
         case nothing
         /// Start working under this id.
         case begin(id: Int)
-        /// Drop what this id owned, as another session owns it now, or soon; and open a new session.
+        /// Drop all that this id owned, as another session owns it or soon will. Then open a new
+        /// session.
         case abandon(id: Int)
     }
 

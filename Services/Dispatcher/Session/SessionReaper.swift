@@ -4,21 +4,21 @@ import ServiceKit
 
 /// The state that a round of the session reaper leaves for the next.
 struct ReapedSessions: Sendable {
-    /// Sessions that have ended, and not all of whose rows could be released yet.
+    /// Ended sessions that still own rows which could not be released yet.
     var left: Set<Int> = []
     var round = 0
 }
 
-/// Ends expired sessions, whose dispatchers died or stopped for longer than their lease, and releases
-/// what they owned. Every replica does it.
+/// Ends expired sessions, whose dispatchers died or stopped for longer than their lease, and
+/// releases their rows and shards. Every replica does this.
 ///
-/// Apart from the heartbeat, which it must never delay: the rows may be many, and locked.
+/// It is apart from the heartbeat, which it must never delay: the rows may be many, and locked.
 func sessionReaper(
     _ sessions: SessionStore,
     in runtime: ServiceRuntime,
     onTakeOver: @escaping @Sendable () -> Void
 ) -> PeriodicJob<ReapedSessions> {
-    // Rows whose session does not exist are very rare, and finding them costs more.
+    // Rows whose session does not exist are very rare, and a search for them is expensive.
     let roundsBetweenSearches = 15
     let log = runtime.log
     return PeriodicJob(

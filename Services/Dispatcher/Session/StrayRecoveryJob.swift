@@ -4,8 +4,8 @@ import PushStorage
 import ServiceKit
 import Storage
 
-/// Looks for strays if there is reason to, and releases them, uncounted. The session's end releases the
-/// rest.
+/// Looks for strays if there is reason to, and releases them, uncounted. The session's end releases
+/// any that are left.
 func strayRecoveryJob(
     _ database: PushDatabase,
     _ engine: DeliveryEngine,
@@ -36,8 +36,8 @@ func strayRecoveryJob(
     }
 }
 
-/// Releases stray plans. A claim of a push leaves no other trace if its reply is lost, nor does a
-/// failure that could not be stored, so these are always looked for: there are very few.
+/// Releases stray plans. It always looks for them, as there are very few: if the reply to a claim
+/// of a push was lost, or a failure could not be stored, nothing else shows it.
 private func giveBackPlans(
     _ database: PushDatabase,
     _ engine: DeliveryEngine,

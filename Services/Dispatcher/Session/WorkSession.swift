@@ -1,15 +1,15 @@
-/// Whether this process works, and under which session.
+/// Whether this process may work, and under which session.
 ///
-/// States: idle without a session, working under one, stopping, over. A lost session does not come
-/// back, and a stop is final. A task that works under a session checks here before each step that only
-/// its owner may take.
+/// States: idle without a session, working under a session, stopping, over. A lost session does not
+/// come back, and a stop is final. A task that works under a session checks here before each step
+/// that only the owner may take.
 ///
 /// Confined to the loop. No clock of its own, no I/O.
 final class WorkSession: @unchecked Sendable {
     /// The session to write under; `nil` while there is none.
     private(set) var current: Int?
     private(set) var isStopping = false
-    /// The time at which a stop waits for answers no longer.
+    /// The time at which a stop no longer waits for answers.
     private(set) var stopsAt: ContinuousClock.Instant?
     /// Whether the drain has ended: later answers are not recorded.
     private(set) var hasEnded = false
@@ -21,7 +21,7 @@ final class WorkSession: @unchecked Sendable {
 
     func begin(_ session: Int) { current = session }
 
-    /// - Returns: Whether it was the current one.
+    /// - Returns: Whether this was the current session.
     func lose(_ session: Int) -> Bool {
         guard current == session else { return false }
         current = nil

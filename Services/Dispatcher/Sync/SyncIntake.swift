@@ -7,7 +7,7 @@ import ServiceShell
 import Storage
 import SyncStorage
 
-/// Reads which datasets have changed, here or in other systems, from `dataset.changes`, and opens their
+/// Reads changes of datasets from `dataset.changes`, made here or in other systems, and opens their
 /// windows.
 ///
 /// - Returns: The consumer, which finishes a record once it is noted in Postgres, has no devices to
@@ -36,7 +36,7 @@ func syncIntake(
     }
 }
 
-/// Returns why a change can never be announced; `nil` if it is, or need not be.
+/// Returns why a change can never be announced; `nil` if it is announced, or need not be.
 private func reason(
     _ verdict: SyncChangeResult,
     _ change: DatasetChange

@@ -9,8 +9,9 @@ import SyncStorage
 
 /// Notifies devices of changed datasets: ends windows that are due, and continues bulk publishes.
 ///
-/// Authority: none beyond its transactions, each of which ends windows, records for each device what it
-/// was notified of, and stores the push. So any replica may do it, and no device is notified twice.
+/// Authority: none beyond its transactions. Each ends windows, records for each device the changes
+/// it was notified of, and stores the push. So any replica may do this, and no device is notified
+/// twice.
 ///
 /// Shutdown: between two rounds.
 actor SyncNotifier: ServicePart {
@@ -28,7 +29,7 @@ actor SyncNotifier: ServicePart {
     private static let roundsBetweenLooks = 20
     /// The poll interval, in case a notification was missed.
     private static let idleWait = Duration.seconds(1)
-    /// The shortest sleep: a window that is due and was not ended is being ended by another replica.
+    /// The shortest sleep. If a window is due and was not ended here, another replica is ending it.
     private static let shortestWait = Duration.milliseconds(20)
 
     private let database: PushDatabase
@@ -82,7 +83,7 @@ actor SyncNotifier: ServicePart {
             if let ofBulk { meters.pushed.add(ofBulk) }
             let isMore = ofBulk != nil || round.windows == Self.windows
             rounds += 1
-            // The query reads all waiting windows.
+            // This query is expensive: it reads all waiting windows.
             if !isMore || rounds.isMultiple(of: Self.roundsBetweenLooks) {
                 meters.age.set(Int(try await database.syncWindows.age().rounded()))
             }

@@ -2,7 +2,7 @@ import ServiceKit
 import Storage
 import SyncStorage
 
-/// Deletes tombstones of datasets' records that were removed longer ago than
+/// Deletes tombstones of records that were removed from datasets longer ago than
 /// `SYNC_TOMBSTONE_RETENTION`.
 func syncTombstoneJob(
     _ database: PushDatabase,

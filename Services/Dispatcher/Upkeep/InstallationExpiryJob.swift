@@ -3,7 +3,7 @@ import ServiceKit
 import Storage
 import StorageAdmin
 
-/// Expires the installations that were silent for as long as their app allows. A lock in the database
+/// Expires installations that were silent for longer than their app allows. A lock in the database
 /// lets only one replica do this at a time.
 func installationExpiryJob(
     _ database: PushDatabase,
@@ -32,7 +32,8 @@ func installationExpiryJob(
                 [.count: .integer(report.deleted)]
             )
         }
-        // A round is cheap: it reads an index from its oldest entry to the first that is not due.
+        // A round is cheap: it reads an index from its oldest entry to the first one that is not
+        // due.
         return report.isUnfinished ? .seconds(1) : .seconds(60)
     }
 }

@@ -27,7 +27,7 @@ func maintenanceJob(
                 [.count: .integer(report.erasuresFinished)]
             )
         }
-        // If a round leaves old rows behind, the next comes sooner.
+        // If a round deleted many rows there may be more, so the next comes sooner.
         return deleted >= 10_000 ? .seconds(10) : .seconds(600)
     }
 }
