@@ -2,14 +2,14 @@ package import JSON
 
 /// The settings that an operator makes for one app: `carillon app set <app> <name>=<value>`.
 ///
-/// Only values that were set are stored; the others are the defaults below. A setting of a later
+/// Only values that were set are stored; all others have the defaults below. A setting of a later
 /// version, or an invalid value, counts as not set.
 package struct AppSettings: Sendable, Equatable {
-    /// `client-push`: whether the app key may send pushes, list and cancel them. Every shipped app
-    /// contains that key, so anyone who unpacks one could push to all phones. Off by default.
+    /// `client-push`: whether the app key may send, list and cancel pushes. Every shipped app
+    /// contains the app key, so anyone who unpacks an app could push to all phones. Off by default.
     package var clientsMayPush = false
-    /// `client-find`: whether the app key may list and count objects. If off, it may only read one
-    /// by its id.
+    /// `client-find`: whether the app key may list and count objects. If off, it may only read an
+    /// object by its id.
     package var clientsMayFind = false
     /// `client-delete`: whether the app key may delete objects. Azure's listen key may always
     /// delete the installation whose id it names, as Azure's clients do.
@@ -20,26 +20,28 @@ package struct AppSettings: Sendable, Equatable {
     package var deleteDays = 120
     /// `mpns`: whether pushes are sent to Windows Phone's old channels.
     package var sendsToMPNS = true
-    /// `connections`: whether pushes are sent to devices that hold a connection of their own.
+    /// `connections`: whether pushes are sent to devices that hold a connection to Carillon.
     package var sendsToConnections = true
     /// `requests-per-minute`: the requests that one key of the app may send to one loop of the
-    /// registration service; 0: no limit of its own. No limit by default, since all devices of an
-    /// app share one app key: a limit that is too low locks them all out.
+    /// registration service; 0: no limit. There is no limit by default, since all devices of an app
+    /// share one app key: a limit that is too low locks out all of them.
     package var maximumRequestsPerMinute = 0
-    /// `pushes-per-minute`: how often the app may send over HTTP (LeanCloud's own limit is 600); 0:
-    /// no limit. Pushes from Kafka are not counted.
+    /// `pushes-per-minute`: how many pushes the app may send over HTTP (LeanCloud's own limit is
+    /// 600); 0: no limit. Pushes from Kafka are not counted.
     package var maximumPushesPerMinute = 600
-    /// `signature-max-age`: how many seconds a signature (`X-LC-Sign`) is valid; 0: for ever. Off
-    /// by default, as shipped clients sign by device clocks that may be wrong.
+    /// `signature-max-age`: how many seconds a signature (`X-LC-Sign`) is valid; 0: for ever. It is
+    /// off by default, as shipped clients sign by device clocks that may be wrong.
     package var signatureMaxAgeSeconds = 0
-    /// `config-fetches-per-hour`: how often one app instance may fetch remote config from one process;
-    /// 0: no limit. Too low, and apps that fetch at each start keep old values.
+    /// `config-fetches-per-hour`: how often one app instance may fetch remote config from one
+    /// process; 0: no limit. If the limit is too low, apps that fetch at each start keep old
+    /// values.
     package var configFetchesPerHour = 120
 
-    /// `secure-unnamed`: whether requests for secure payloads that name no app mean this one. At most
-    /// one app can have it.
+    /// `secure-unnamed`: whether this app gets the requests for secure payloads that name no app.
+    /// At most one app can have this setting.
     package var meansUnnamedSecure = false
-    /// `secure-ids`: the form of its secure payloads' ids. It can change only while the app stores none.
+    /// `secure-ids`: the form of the ids of the app's secure payloads. It can change only while the
+    /// app stores none.
     package var secureIDs = SecureIDForm.random
     /// `sync-unsigned`: whether Cognito's clients may send unsigned requests, with an identity's
     /// rights. Then anyone who knows the ids of a pool and an identity can read and write its data.
@@ -48,8 +50,8 @@ package struct AppSettings: Sendable, Equatable {
     /// `ingest-objects-per-minute`: how many objects of the app's devices one process accepts; 0: no
     /// limit.
     package var maximumIngestObjectsPerMinute = 0
-    /// `receipts`: whether each push carries its id, as `pushId`, with which devices report that it was
-    /// received or opened.
+    /// `receipts`: whether each push includes its id, as `pushId`. Devices use the id to report
+    /// that they received or opened the push.
     package var sendsPushIDs = false
 
     package init() {}
@@ -86,7 +88,7 @@ package struct AppSettings: Sendable, Equatable {
         return [name: value]
     }
 
-    /// Every setting by its name, in the order in which they are shown.
+    /// Every setting with its name and value, in the order in which they are shown.
     package var shown: [(name: String, value: JSONValue)] {
         Self.all.map { ($0.name, $0.show(self)) }
     }
@@ -102,11 +104,11 @@ package struct AppSettings: Sendable, Equatable {
         }
     }
 
-    /// The name by which the secure payloads' store looks it up.
+    /// The setting's name, by which the store of secure payloads finds it.
     package static let secureIDsName = "secure-ids"
     package static let secureUnnamedName = "secure-unnamed"
 
-    /// One setting: a switch, a whole number within bounds, or one of some words.
+    /// One setting: a switch, a whole number within bounds, or a choice of words.
     private enum Setting: Sendable {
         case toggle(String, @Sendable () -> WritableKeyPath<AppSettings, Bool>)
         case number(

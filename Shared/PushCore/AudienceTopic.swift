@@ -1,7 +1,7 @@
 import JSON
 
-/// `audience_topic`: FCM notifies its subscribers by one message; other platforms' installations are
-/// selected if its name is among their channels.
+/// The `audience_topic` of a push. One message to FCM reaches the topic's subscribers there.
+/// Installations on other platforms are selected if the topic's name is among their channels.
 package struct AudienceTopic: Sendable, Equatable {
     /// The name in FCM's form, without the prefix `/topics/`.
     package var name: String
@@ -14,7 +14,7 @@ package struct AudienceTopic: Sendable, Equatable {
         self.configVersion = configVersion
     }
 
-    /// The installations that get a notification each.
+    /// The selectors of the installations that get separate notifications.
     package var selectors: PushRequest.Selectors {
         var selectors = PushRequest.Selectors(channels: [name])
         selectors.exceptFCM = true
@@ -30,7 +30,8 @@ package struct AudienceTopic: Sendable, Equatable {
 }
 
 extension PushRequest.Audience {
-    /// The selectors of the installations that get a notification each; `nil` for a push to tokens.
+    /// The selectors of the installations that get separate notifications; `nil` for a push to
+    /// tokens.
     package var selectors: PushRequest.Selectors? {
         switch self {
         case .tokens: nil
@@ -51,7 +52,7 @@ extension AudienceTopic {
     /// The largest integer that JavaScript represents exactly.
     private static let maximumVersion = 1 << 53
 
-    /// - Returns: `nil` if the request has no audience topic.
+    /// - Returns: The topic; `nil` if the request has no audience topic.
     /// - Throws: `PushRequestError` that names the field.
     init?(_ fields: FieldReader) throws(PushRequestError) {
         guard let text = try fields.string("audience_topic") else { return nil }

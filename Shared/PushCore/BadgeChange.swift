@@ -1,8 +1,9 @@
 package import JSON
 
-/// A `badge` that changes the stored one of each installation, and sends the result: LeanCloud's
-/// `"Increment"`, Parse's `"increment"` and `{"__op": "Increment", "amount": n}` raise or lower it; a
-/// push of Parse's that names a number sets it, as `{"__op": "Set", "amount": n}`.
+/// A `badge` that changes the stored badge of each installation, and sends the result. LeanCloud's
+/// `"Increment"`, and Parse's `"increment"` and `{"__op": "Increment", "amount": n}`, raise or
+/// lower the stored badge. A push of Parse's that has a number sets it, as `{"__op": "Set",
+/// "amount": n}`.
 package struct BadgeChange: Hashable, Sendable {
     /// The number to add; negative to lower the badge.
     package var amount: Int
@@ -52,8 +53,8 @@ package struct BadgeChange: Hashable, Sendable {
 }
 
 extension PushRequest {
-    /// Returns the push's change of the stored badges of a platform's installations: the `badge` of
-    /// its `data` as that platform sees it. A native payload does not change them.
+    /// Returns how the push changes the stored badges of a platform's installations: by the `badge`
+    /// of its `data` for that platform. A native payload does not change stored badges.
     package func badgeChange(for platform: Platform) -> BadgeChange? {
         guard let data else { return nil }
         let isNative: Bool
@@ -73,12 +74,12 @@ extension PushRequest {
             }
             return value?.isNull == false ? value : nil
         }
-        // LeanCloud also documents a ready `aps`; a badge beside it takes precedence over its own.
+        // LeanCloud also documents a complete `aps`. A badge beside it wins over the badge in it.
         let badge = seen("badge") ?? (platform == .apns ? seen("aps")?["badge"] : nil)
         return badge.flatMap(BadgeChange.init)
     }
 
-    /// The changes by platform; platforms without one are absent.
+    /// The changes by platform. Platforms without a change are absent.
     package var badgeChanges: [Platform: BadgeChange] {
         var changes: [Platform: BadgeChange] = [:]
         guard data != nil else { return changes }

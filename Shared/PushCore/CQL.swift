@@ -1,13 +1,13 @@
 package import JSON
 
-/// A `select` in LeanCloud's CQL: the conditions of a `where` in words. Pure, and bounded as a
-/// `where` is. Unsupported parts are refused by name.
+/// A `select` in LeanCloud's CQL, which has the conditions of a `where` in words. Pure, with the
+/// same bounds as a `where`. Errors name the parts that are not supported.
 ///
 /// `select *|f1,f2|count(*) from Class [where …] [limit [skip,]n] [order by f [asc|desc],…]`
 package struct CQLQuery: Sendable, Equatable {
     package var className: String
     package var condition: Where
-    /// Empty: all of them.
+    /// The selected fields; empty for all fields.
     package var keys: [String]
     package var order: [SortKey]
     package var limit: Int?
@@ -17,9 +17,9 @@ package struct CQLQuery: Sendable, Equatable {
     package static let maximumBytes = 16 * 1024
     package static let maximumValues = 1000
 
-    /// Reads a query; each `?` stands for the next of `values`, and all of these must be used.
-    /// Throws a `CQLError` of code 300, or, for an invalid condition, with the code that a `where`
-    /// gives it.
+    /// Parses a query. Each `?` stands for the next of `values`, and all values must be used.
+    /// Throws a `CQLError`: of code 300, or for an invalid condition of the code that a `where`
+    /// has.
     package static func parse(
         _ text: String,
         values: [JSONValue] = []
@@ -34,11 +34,12 @@ package struct CQLQuery: Sendable, Equatable {
         return try reader.select()
     }
 
-    /// Replaces the quoted strings of a query, which are its values; text that cannot be parsed stays as it is.
+    /// Replaces the values of a query that are quoted strings. A query that cannot be parsed is
+    /// returned unchanged.
     ///
     /// - Parameters:
     ///   - text: A query.
-    ///   - replacement: Returns the new string for a value; `nil`: the value stays.
+    ///   - replacement: Returns the new string for a value; `nil` to leave the value.
     /// - Returns: The query with these strings replaced.
     package static func replacing(
         in text: String,
@@ -143,14 +144,14 @@ private struct CQLLexer {
         return String(decoding: bytes[start..<position], as: UTF8.self)
     }
 
-    /// Reads a quoted string. `\` escapes the next character, a doubled quote is a quote.
+    /// Reads a quoted string. `\` escapes the next character, and a doubled quote is one quote.
     private mutating func quoted(by quote: UInt8) throws(CQLError) -> String {
         position += 1
         var result: [UInt8] = []
         while let byte = current {
             position += 1
             if byte == UInt8(ascii: "\\"), let escaped = current {
-                // Patterns need theirs, so only quotes and the backslash itself are unescaped.
+                // Patterns need their backslashes, so only quotes and backslashes are unescaped.
                 if escaped == quote || escaped == UInt8(ascii: "\\") {
                     result.append(escaped)
                     position += 1
@@ -424,7 +425,7 @@ private struct CQLReader {
         throw CQLError("\(word.prefix(50)) is not supported")
     }
 
-    /// Converts a LIKE pattern: `%` matches any text, all else itself.
+    /// Converts a LIKE pattern: `%` matches any string, and all other characters match themselves.
     private static func pattern(like text: String) -> String {
         let parts = text.split(separator: "%", omittingEmptySubsequences: false).map { part in
             part.isEmpty ? "" : "\\Q" + quoted(part) + "\\E"
@@ -432,8 +433,8 @@ private struct CQLReader {
         return "^" + parts.joined(separator: ".*") + "$"
     }
 
-    /// Quotes as SDKs do: a `\E` within the text ends the quotation, is escaped, and begins
-    /// another.
+    /// Quotes a string as SDKs do. A `\E` in the string is moved outside of the quotation: the
+    /// quotation ends, `\E` is escaped, and a new quotation begins.
     private static func quoted(_ text: Substring) -> String {
         var result = ""
         var previous: Character = " "

@@ -1,24 +1,24 @@
 private import Observability
 private import Synchronization
 
-/// Postgres' clock as this process knows it: the difference between it and a steady clock of ours.
+/// Postgres' clock, computed from a steady clock of this process and the measured difference.
 ///
-/// Rows use Postgres' clock for the times when they are due, released and expired. Code that acts on them
-/// reads this clock, so a wall clock that is wrong on this host, or is set, changes nothing. Until the
-/// first measurement it is the wall clock.
+/// Rows use Postgres' clock for the times when they are due, released and expired. Code that
+/// compares such times reads this clock. So nothing changes if this host's wall clock is wrong, or
+/// is set. Before the first measurement this clock is the wall clock.
 ///
 /// Thread-safe.
 package final class DatabaseClock: Sendable {
-    /// The difference from which a warning is reported: a host whose clock is synchronised by NTP differs by
-    /// milliseconds.
+    /// The smallest difference that causes a warning. A host whose clock is synchronised by NTP
+    /// differs by milliseconds.
     package static let tolerance: Duration = .seconds(5)
-    /// The time for which a provider's complaint about the time of a token is reported.
+    /// How long the warning lasts after a provider has rejected the time in a token.
     private static let complaintMilliseconds: Int64 = 600_000
     private static let unmeasured = Int64.min
 
     private let wall: @Sendable () -> Instant
     private let steady: @Sendable () -> MonotonicInstant
-    /// Postgres' time less the steady clock's, in milliseconds.
+    /// Postgres' time minus the steady clock's time, in milliseconds.
     private let difference = Atomic<Int64>(unmeasured)
     private let lock = Lock()
     nonisolated(unsafe) private var complaint: (provider: Platform, at: MonotonicInstant)?
@@ -37,14 +37,14 @@ package final class DatabaseClock: Sendable {
         return Instant(milliseconds: steady().milliseconds + known)
     }
 
-    /// Updates the difference from a time that Postgres returned. The time lies between the query and its
-    /// reply, which bounds the difference; the known value is only moved into these bounds, so that a slow
-    /// reply costs no precision.
+    /// Updates the difference from a time that Postgres returned. Postgres read it between the
+    /// query and its reply, which gives the difference a lower and an upper bound. The known
+    /// difference only moves into these bounds, so that a slow reply costs no precision.
     ///
     /// - Parameters:
     ///   - time: Postgres' `now()` or `clock_timestamp()`.
-    ///   - asked: When it was asked for.
-    ///   - answered: When the reply came.
+    ///   - asked: The time of the query.
+    ///   - answered: The time of the reply.
     package func measured(_ time: Instant, asked: MonotonicInstant, answered: MonotonicInstant) {
         let least = time.milliseconds - answered.milliseconds
         let most = max(least, time.milliseconds - asked.milliseconds)
@@ -55,22 +55,24 @@ package final class DatabaseClock: Sendable {
         )
     }
 
-    /// The lead of this host's wall clock over Postgres'; negative: behind; zero before it was measured.
+    /// How far this host's wall clock is ahead of Postgres'; negative if it is behind; zero before
+    /// the first measurement.
     package var hostIsAhead: Duration {
         .milliseconds(wall().milliseconds - now().milliseconds)
     }
 
-    /// Whether this host's clock and Postgres' disagree: one of them is wrong, and it is unknown which.
+    /// Whether this host's clock and Postgres' clock differ too much. One is wrong, and it is
+    /// unknown which.
     package var isInDoubt: Bool { Self.exceedsTolerance(hostIsAhead) }
 
-    /// Records that a provider rejected a token for the time in it.
+    /// Records that a provider rejected the time in a token.
     package func refused(by provider: Platform) {
         let now = steady()
         lock.withLock { unsafe complaint = (provider, now) }
     }
 
-    /// The warning for an operator: a difference beyond the tolerance, or a provider's complaint in the
-    /// last ten minutes. The service continues to work.
+    /// The warning for an operator: the clocks differ too much, or a provider has rejected the time
+    /// in a token in the last ten minutes. The service continues to work.
     package var warning: String? {
         let ahead = hostIsAhead
         if Self.exceedsTolerance(ahead) { return Self.text(hostIsAhead: ahead) }
@@ -84,7 +86,7 @@ package final class DatabaseClock: Sendable {
         }
     }
 
-    /// Describes a difference for a report.
+    /// Returns the text of a difference for a report.
     package static func text(hostIsAhead ahead: Duration) -> String {
         let seconds = ahead.wholeMilliseconds.magnitude / 1000
         let side = ahead > .zero ? "ahead of" : "behind"

@@ -6,7 +6,7 @@ package struct DatasetChange: Sendable, Equatable {
     package var syncCount: Int
     /// The device that wrote it, if the writer names one.
     package var device: String?
-    /// Whether it was written here: then these tables have the current dataset.
+    /// Whether Carillon wrote it, so that its tables have the current dataset.
     package var isOwn: Bool
 
     package init(

@@ -1,8 +1,8 @@
-/// Exponential backoff before the next attempt: doubling from `base`, never over `cap`.
+/// Exponential backoff before the next attempt: it doubles from `base`, up to `cap`.
 package struct Backoff: Equatable, Sendable {
     package var baseMilliseconds: Int64
     package var capMilliseconds: Int64
-    /// The longest `Retry-After` that a provider may ask for; longer ones are cut to this.
+    /// The longest `Retry-After` that is obeyed. Longer ones are cut to this.
     package var retryAfterCapMilliseconds: Int64
 
     package init(
@@ -15,8 +15,8 @@ package struct Backoff: Equatable, Sendable {
         self.retryAfterCapMilliseconds = max(1, retryAfterCapMilliseconds)
     }
 
-    /// Returns the delay after `count` attempts. `jitter`, 0..<1, spreads deliveries that failed
-    /// together over the upper half of it.
+    /// Returns the delay after `count` attempts. `jitter`, 0..<1, spreads it over its upper half,
+    /// so that deliveries that failed together are not retried together.
     package func delayMilliseconds(after count: Int, jitter: Double) -> Int64 {
         var full = min(baseMilliseconds, capMilliseconds)
         var doublings = max(0, count - 1)
@@ -40,20 +40,22 @@ package enum DeliveryDecision: Equatable, Sendable {
 
 /// The rules that turn a provider's answer into the next step of one delivery. Pure: no clock, no I/O.
 package struct DeliveryAttempts: Equatable, Sendable {
-    /// An unanswered request is sent at most once more, and only where a repeat overwrites.
+    /// The most attempts without an answer. A second one is made only if a repeat overwrites the
+    /// first.
     private static let unansweredLimit = 2
 
     package let limit: Int
     package let backoff: Backoff
-    /// Requests that left this process, or may have.
+    /// The number of requests that were sent, or may have been.
     package private(set) var attempts: Int
-    /// The number of `attempts` that were never answered.
+    /// The number of `attempts` that had no answer.
     package private(set) var unanswered: Int
-    /// The number of attempts that ended before anything was sent. Not stored in the row: after a
+    /// The number of consecutive attempts that were not sent. Not stored in the row: after a
     /// restart, an unreachable provider is retried early.
     package private(set) var unsent: Int
 
-    /// Starts with the counts of a row. After `limit` attempts, 1 or more, a transient answer is final.
+    /// Creates the state from the counts of a row. After `limit` attempts, 1 or more, a transient
+    /// answer is final.
     package init(
         limit: Int = 20,
         backoff: Backoff = Backoff(),
@@ -108,8 +110,8 @@ package struct DeliveryAttempts: Equatable, Sendable {
                 return .settle(.inDoubt)
             }
             let wait = backoff.delayMilliseconds(after: attempts, jitter: jitter)
-            // A notification that may have arrived is not called expired: without time for a second
-            // attempt it stays in doubt.
+            // The notification may have arrived, so it is not `expired`: if there is no time for a
+            // second attempt, it is `in_doubt`.
             guard case .retry(let time) = retry(after: wait, now: now, expiresAt: expiresAt) else {
                 return .settle(.inDoubt)
             }
@@ -130,7 +132,7 @@ package struct DeliveryAttempts: Equatable, Sendable {
         return .retry(at: time)
     }
 
-    /// Returns the `Retry-After`, plus up to a tenth, so that not all retries come at once.
+    /// Returns the `Retry-After` plus up to a tenth of it, so that not all retries come at once.
     private func lowerBound(_ retryAfter: Duration?, jitter: Double) -> Int64 {
         guard let retryAfter, retryAfter > .zero else { return 0 }
         let asked = min(retryAfter.wholeMilliseconds, backoff.retryAfterCapMilliseconds)

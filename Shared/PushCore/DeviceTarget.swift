@@ -5,7 +5,8 @@ package enum Platform: String, CaseIterable, Hashable, Sendable {
     case fcm
     case wns
     case mpns
-    /// Carillon's own: the device holds a connection to one of our nodes. It has no credential.
+    /// Carillon's own provider: the device holds a connection to one of our nodes. It has no
+    /// credential.
     case connection
 }
 
@@ -20,12 +21,12 @@ package enum PushEnvironment: String, CaseIterable, Hashable, Sendable {
 /// The address of one notification.
 package struct DeviceTarget: Hashable, Sendable {
     package var provider: Platform
-    /// APNs: device token in hex; FCM: registration token; WNS, MPNS: channel URI; a connection: the
-    /// installation's `installationId`. Never logged.
+    /// The APNs device token in hex; the FCM registration token; the channel URI of WNS and MPNS;
+    /// for a connection, the installation's `installationId`. Never logged.
     package var token: String
     package var environment: PushEnvironment
-    /// Whether the installation itself names its environment. If the push's `prod` decided, a
-    /// `BadDeviceToken` may be our own mistake and says nothing about the device.
+    /// Whether the installation itself names its environment. If not, the push's `prod` decided:
+    /// then `BadDeviceToken` may be our own mistake and says nothing about the device.
     package var environmentIsExplicit: Bool
 
     package init(

@@ -12,13 +12,14 @@ package struct FailureCount: Equatable, Sendable {
         self.count = count
     }
 
-    /// The number of failures that a push's record shows: the ten most frequent.
+    /// The most failures that a push's record shows; it shows the most frequent.
     package static let shown = 10
 
-    /// The first words of the reason of payloads that are too large: all sizes are counted together.
+    /// The first words of the reason of payloads that are too large. They are counted together,
+    /// whatever their size.
     package static let tooLarge = LocalFailure.payloadTooLarge.rawValue
 
-    /// Returns the reason as it is counted: bounded, and the same for reasons that differ only by a size.
+    /// Returns the reason under which a failure is counted: bounded, and without sizes.
     package static func reason(_ text: String?, status: Int?) -> String {
         guard let text, !text.isEmpty else {
             return status.map { "status \($0)" } ?? "no reason given"
@@ -29,7 +30,7 @@ package struct FailureCount: Equatable, Sendable {
 }
 
 extension [FailureCount] {
-    /// Adds up the counts of several pushes, the most frequent first.
+    /// Adds up the counts of several pushes. The most frequent come first.
     package static func together(_ lists: [[FailureCount]]) -> [FailureCount] {
         var sums: [FailureCount] = []
         for failure in lists.joined() {

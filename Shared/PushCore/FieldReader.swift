@@ -4,8 +4,8 @@ import JSON
 struct FieldReader {
     private let object: JSONObject
     private let path: String
-    /// One bit for each length of a name that is present. Most of the fields that are asked for are
-    /// absent, and this mask shows it for most of them.
+    /// One bit for each length of a name that is present. Most of the requested fields are absent,
+    /// and in most cases this mask shows it.
     private let marks: UInt64
 
     init(_ object: JSONObject, path: String = "") {
@@ -57,7 +57,7 @@ struct FieldReader {
         return text
     }
 
-    /// Returns an event's id or source: 1 to 256 bytes; a number is read as its digits.
+    /// Returns an event's id or source, 1 to 256 bytes. A number is returned as its digits.
     func identifier(
         _ field: String,
         bytes: ClosedRange<Int> = 1...PushRequest.maximumSourceBytes
@@ -66,7 +66,7 @@ struct FieldReader {
         return try string(field, bytes: bytes)
     }
 
-    /// Returns one of a few words.
+    /// Returns a field that must be one of a few words.
     func choice<Choice: RawRepresentable>(
         _ field: String,
         _ words: String
@@ -107,7 +107,7 @@ struct FieldReader {
         return time
     }
 
-    /// Returns an instant, or a device-local time if there is no zone.
+    /// Returns an instant, or a device-local time if the value has no zone.
     func pushTime(_ field: String) throws(PushRequestError) -> PushTime? {
         guard let value = self[field] else { return nil }
         if let text = value.string {
@@ -123,7 +123,7 @@ struct FieldReader {
         )
     }
 
-    /// Returns a list of distinct strings, in the order given.
+    /// Returns a list of strings without duplicates, in the given order.
     func strings(
         _ field: String,
         orOne: Bool
@@ -170,7 +170,7 @@ struct FieldReader {
 }
 
 extension JSONValue {
-    /// The end of an error's sentence, such as "not a number".
+    /// The end of an error message, such as "not a number".
     var not: String {
         switch self {
         case .null: "not null"

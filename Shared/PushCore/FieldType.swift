@@ -1,9 +1,9 @@
 package import JSON
 
-/// The type of a field of LeanCloud's or Parse's: one type in all objects of its class.
+/// The type of a field in LeanCloud and Parse: a field has the same type in all objects of a class.
 ///
-/// The first value that an app saves in a field decides its type permanently; the fields that Carillon itself reads
-/// have a fixed type. `null` and a deletion have no type and are always accepted.
+/// The first value that an app saves in a field decides its type permanently. The fields that
+/// Carillon reads have a fixed type. `null` and a deletion have no type and are always accepted.
 package enum FieldType: Sendable, Equatable {
     case string, number, boolean, array, object, date, geoPoint, bytes, file
     case pointer(className: String)
@@ -33,7 +33,7 @@ package enum FieldType: Sendable, Equatable {
         }
     }
 
-    /// The type's name as it is stored and listed.
+    /// The form in which a type is stored and listed.
     package var text: String {
         if case .pointer(let className) = self { return "\(name)<\(className)>" }
         return name
@@ -49,7 +49,7 @@ package enum FieldType: Sendable, Equatable {
         self = .pointer(className: String(text.dropFirst("Pointer<".count).dropLast()))
     }
 
-    /// The name that both products use.
+    /// The name that LeanCloud and Parse use.
     package var name: String {
         switch self {
         case .string: "String"
@@ -79,7 +79,7 @@ package enum FieldType: Sendable, Equatable {
 }
 
 extension FieldType {
-    /// Returns the type of a field that Carillon reads; `nil` for one that is the app's own.
+    /// Returns the type of a field that Carillon reads; `nil` for a field of the app.
     package static func fixed(_ field: String, of className: String) -> FieldType? {
         if field == "ACL" { return .object }
         return className == "_Installation" ? ofInstallations[field] : ofIdentities[field]

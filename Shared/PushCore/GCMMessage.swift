@@ -1,7 +1,7 @@
 package import JSON
 
-/// The conversion of messages of FCM's legacy HTTP protocol, which Azure's `gcm` sends and templates
-/// still contain, to FCM v1 messages, the only form that FCM accepts today. Pure.
+/// Converts messages of FCM's legacy HTTP protocol to FCM v1 messages, the only form that FCM
+/// accepts today. Azure's `gcm` sends and stored templates still have the legacy form. Pure.
 ///
 /// - SeeAlso: Firebase, "Migrate from legacy FCM APIs to HTTP v1".
 package enum GCMMessage {
@@ -18,7 +18,7 @@ package enum GCMMessage {
         package var description: String { "\(field) \(problem)" }
     }
 
-    /// Notification fields that v1 has only for Android, by their legacy names.
+    /// The notification fields that v1 has only for Android: v1's names by legacy names.
     private static let androidNames = [
         "icon": "icon", "color": "color", "sound": "sound", "tag": "tag",
         "click_action": "click_action", "android_channel_id": "channel_id",
@@ -48,7 +48,7 @@ package enum GCMMessage {
                 android["ttl"] = .string("\(seconds)s")
             case "content_available": if value == true { aps["content-available"] = 1 }
             case "mutable_content": if value == true { aps["mutable-content"] = 1 }
-            // Without effect since 2016.
+            // This field has had no effect since 2016.
             case "delay_while_idle": break
             case "to", "registration_ids", "condition", "notification_key":
                 throw Problem(key, "is the send's audience to say")
@@ -60,7 +60,7 @@ package enum GCMMessage {
         return message
     }
 
-    /// Converts legacy values of other types to strings, as they reached the device.
+    /// Converts legacy values of other types to strings: devices got them as strings.
     private static func data(_ value: JSONValue) throws(Problem) -> JSONObject {
         guard let object = value.object else { throw Problem("data", "must be an object") }
         var result = JSONObject()

@@ -7,7 +7,7 @@ package struct GeoPoint: Sendable, Hashable {
     package static let earthRadiusInKilometers = 6371.0
     package static let earthRadiusInMiles = 3958.8
 
-    /// `nil` if it is not a place: a latitude beyond 90 degrees, a longitude beyond 180.
+    /// `nil` if it is not a place: the latitude exceeds 90 degrees, or the longitude 180.
     package init?(latitude: Double, longitude: Double) {
         guard (-90...90).contains(latitude), (-180...180).contains(longitude) else { return nil }
         self.latitude = latitude

@@ -5,7 +5,7 @@ package import JSON
 package struct Identity: Sendable, Equatable {
     package var app: String
     package var objectID: String
-    /// All that was saved: `username`, `location`, and whatever the app adds.
+    /// All saved fields: `username`, `location`, and the app's own.
     package var fields: JSONObject
     package var createdAt: Instant
     package var updatedAt: Instant
@@ -24,7 +24,8 @@ package struct Identity: Sendable, Equatable {
         self.updatedAt = updatedAt
     }
 
-    /// Login credentials: they are refused, never stored in the clear nor dropped silently.
+    /// Login credentials. They are refused: they must neither be stored in the clear nor dropped
+    /// silently.
     private static let credentials = ["password", "authData", "sessionToken"]
     private static let unique = ["username", "email", "mobilePhoneNumber"]
 
@@ -36,7 +37,8 @@ package struct Identity: Sendable, Equatable {
         }
     }
 
-    /// Returns the error of a second identity with the same unique field: LeanCloud's and Parse's codes.
+    /// Returns the error for an identity whose unique field another identity has, with the codes of
+    /// LeanCloud and Parse.
     package static func taken(_ field: String) -> InstallationError {
         let code =
             switch field {
@@ -48,7 +50,7 @@ package struct Identity: Sendable, Equatable {
         return InstallationError(code: code, "\(field) is already taken by another identity")
     }
 
-    /// Validates the fields after a save that set those of `changed`.
+    /// Validates the fields after a save that has set the fields `changed`.
     package static func checked(
         _ object: JSONObject,
         changed: ExactStringSet

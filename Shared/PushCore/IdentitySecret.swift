@@ -1,4 +1,5 @@
-/// The rule for the secret by which an identity authenticates with Basic, and how it differs from a device's.
+/// The rule for the secret by which an identity authenticates with Basic, and which distinguishes
+/// it from a device's secret.
 package enum IdentitySecret {
     /// The prefix of a device's secret.
     package static let deviceMark = "cds_"
@@ -6,7 +7,7 @@ package enum IdentitySecret {
     /// The same limit as for the `identity` of an installation.
     package static let maximumIdentityBytes = 512
 
-    /// Returns why a secret is invalid; `nil` if it is valid. Never contains it.
+    /// Returns why a secret is invalid; `nil` if it is valid. The text never contains the secret.
     package static func problem(_ secret: String) -> String? {
         guard bytes.contains(secret.utf8.count) else {
             return "a secret has \(bytes.lowerBound) to \(bytes.upperBound) bytes"

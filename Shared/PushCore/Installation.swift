@@ -1,25 +1,25 @@
 package import JSON
 
-/// One app on one device, as it registered itself.
+/// One app on one device, as the device registered it.
 ///
-/// Values that Carillon reads have a property each; every other field that the client saved is in
-/// `fields`, unchanged. `platform`, `token`, `environment`, `identity` and `locale` are derived from
-/// fields, which stay in `fields` as they came.
+/// Each value that Carillon reads has a property. `fields` has all other fields that the client
+/// saved, unchanged. `platform`, `token`, `environment`, `identity` and `locale` are derived from
+/// fields that stay in `fields` as they are.
 package struct Installation: Sendable, Equatable {
     package var app: String
     package var objectID: String
     package var deviceType: String
-    /// The provider that reaches it; `nil` for a device that none of our providers reaches.
+    /// The provider that reaches the device; `nil` if none of our providers does.
     package var platform: Platform?
     package var token: String?
     package var environment: PushEnvironment
     package var identity: String?
     package var channels: [String]
-    /// Whether its field `channels` is present: a deleted or unset one differs from an empty list.
+    /// Whether the field `channels` is present. An absent field differs from an empty list.
     package var hasChannels: Bool
     package var installationID: String?
     package var badge: Int
-    /// Whether its field `badge` is present; an absent one counts from 0.
+    /// Whether the field `badge` is present. An absent badge counts as 0.
     package var hasBadge: Bool
     package var timeZone: String?
     package var locale: String?
@@ -27,15 +27,15 @@ package struct Installation: Sendable, Equatable {
     package var vendor: String?
     package var deviceProfile: String?
     package var fields: JSONObject
-    /// Whether it receives only sends to templates. It may then share its token with others: saves do not
-    /// look it up by the token, and saving it removes the token from no other.
+    /// Whether it receives only template sends. It may then share its token with others: saves do
+    /// not find it by the token, and a save of it removes the token from no other installation.
     package var isTemplateOnly = false
     package var isValid: Bool
-    /// The reason why a provider's answer, or the device's silence, made it invalid; `nil` if the
-    /// client muted it itself.
+    /// The reason why it is invalid: a provider's answer, or the device's silence; `nil` if the
+    /// client muted it.
     package var invalidReason: String?
-    /// The time when the device last sent its token. A provider's older answer that the token is
-    /// unregistered is ignored.
+    /// The time when the device last sent its token. If a provider says that the token was
+    /// unregistered before this time, that is ignored.
     package var tokenUpdatedAt: Instant?
     package var createdAt: Instant
     package var updatedAt: Instant
@@ -74,7 +74,7 @@ package struct InstallationError: Error, Equatable, Sendable, CustomStringConver
 
 extension Installation {
     /// The keys that find an existing installation: a save with a known token or `installationId`
-    /// updates it.
+    /// updates that installation.
     package struct Keys: Sendable, Equatable {
         package var installationID: String?
         package var platform: Platform?
@@ -90,7 +90,7 @@ extension Installation {
             installationID = try fields.installationID()
             environment = try fields.environment()
             (platform, token) = try fields.route()
-            // `installationID` finds it; it has no provider's token to search by.
+            // Such an installation is found by `installationID`: it has no provider's token.
             if platform == .connection { (platform, token) = (nil, nil) }
             deviceType = try fields.string("deviceType", maximumBytes: 64)
             deviceToken = try fields.string("deviceToken", maximumBytes: 4096)
@@ -120,13 +120,14 @@ extension Installation {
         "channels", "badge", "valid", "objectId", "createdAt", "updatedAt",
     ]
 
-    /// Applies the object as it is after a save: all of its fields, not only those that changed.
+    /// Applies a save. `object` has all fields as they are after the save, not only the changed
+    /// ones.
     ///
-    /// `object` is `self.object` with the request's changes applied to it, `changed` the names of the
-    /// request's fields. A save with a token shows that the device is active: it becomes valid
-    /// again unless it was muted. One that was only inactive becomes valid by any save. A new channel's name must obey
-    /// `isChannel`; existing ones are accepted, so that one API does not reject names that
-    /// another one allowed.
+    /// `object` is `self.object` with the request's changes; `changed` has the names of the
+    /// request's fields. A save with a token shows that the device is active: the installation
+    /// becomes valid again unless it was muted. If it was only inactive, any save makes it valid.
+    /// The names of new channels must obey `isChannel`; existing channels are accepted, so that one
+    /// API does not reject names that another one allowed.
     package mutating func take(
         _ object: JSONObject,
         changed: ExactStringSet,
@@ -155,7 +156,8 @@ extension Installation {
         identity = try reader.identity()
         let before = (platform, token)
         let route = try reader.route()
-        // If another installation took over this token, it is set again only when the device sends it.
+        // If another installation took over this token, the token is set again only when this
+        // device sends it.
         let wasTakenOver =
             !isNew && token == nil && changed.isDisjoint(with: Self.routeFields)
             && route.0 != .connection
@@ -183,11 +185,11 @@ extension Installation {
         }
     }
 
-    /// The reason of an installation that was not saved for the app's `valid-days`.
+    /// The `invalidReason` of an installation that was not saved for the app's `valid-days`.
     package static let inactiveReason = "silent"
-    /// The vendors whose devices a provider serves. Those of others have a connection.
+    /// The vendors whose devices a provider serves. Devices of other vendors use a connection.
     package static let servedVendors: Set<String> = ["fcm", "gcm"]
-    /// The reason of an Azure client's installation whose `expirationTime` has passed.
+    /// The `invalidReason` of an Azure client's installation whose `expirationTime` has passed.
     package static let hubExpiredReason = "expirationTime"
 
     /// Whether `jsonb` can hold the value: strings without NUL, and numbers that it represents exactly.
@@ -224,7 +226,7 @@ struct InstallationFields {
 
     func has(_ field: String) -> Bool { self[field] != nil }
 
-    /// Checks a field that a save names. Stored values stay, even if they break a newer rule.
+    /// Validates a field that a save names. Stored values stay, even if they break a newer rule.
     func check(_ field: String) throws(InstallationError) {
         guard let value = object[field] else { return }
         if field != HubTemplate.field, let problem = FieldName.problem(field) { throw problem }
@@ -269,7 +271,7 @@ struct InstallationFields {
         return name
     }
 
-    /// Returns each channel once; `isValid` is the surface's rule for a name.
+    /// Returns each channel once. `isValid` is the surface's rule for a name.
     func channels(_ isValid: (String) -> Bool) throws(InstallationError) -> [String] {
         guard let value = self["channels"] else { return [] }
         guard let list = value.array else { throw .wrongType("channels", "an array of strings") }
@@ -339,14 +341,13 @@ struct InstallationFields {
         return (.connection, id)
     }
 
-    /// Whether the device may hold a connection of its own, by its type and vendor, as LeanCloud decides
-    /// it. Apple's and Windows' devices use APNs and WNS; without a token they have not registered there
-    /// yet.
+    /// Whether the device may hold a connection to Carillon. Its type and vendor decide, by
+    /// LeanCloud's rule. Devices of Apple and Windows use APNs and WNS: if they have no token, they
+    /// have not registered there yet.
     private func canConnect() throws(InstallationError) -> Bool {
         let vendor = try string("vendor", maximumBytes: 64)?.lowercased() ?? ""
         guard !Installation.servedVendors.contains(vendor) else { return false }
-        // Azure's clients may have push channels of platforms that are not supported. They do not use
-        // connections.
+        // Azure's clients may use platforms that are not supported. They do not use connections.
         guard self[HubTemplate.field] == nil else { return false }
         switch try string("deviceType", maximumBytes: 64)?.lowercased() {
         case nil, "ios", "macos", "osx", "watchos", "tvos", "visionos", "applewatch", "windows",
@@ -387,7 +388,7 @@ struct InstallationFields {
         return (candidate.0, DeviceToken.canonical(token, for: candidate.0))
     }
 
-    /// Whether the host is MPNS', or the path begins as a simulator's channels do. The dispatcher
+    /// Whether the host is MPNS', or the path begins like a channel of a simulator. The dispatcher
     /// decides which hosts it sends to.
     private static func isMPNSChannel(_ uri: String) -> Bool {
         let rest = uri.drop { $0 != "/" }.drop { $0 == "/" }

@@ -3,8 +3,8 @@ private import Observability
 
 /// A moment in UTC, in milliseconds since 1970, of the years 0001 to 9999.
 ///
-/// Every incoming number, from a provider, a client or a row, is clamped to this range. So no unit,
-/// difference or sum of two instants traps.
+/// Every incoming number, from a provider, a client or a row, is clamped to this range. So no
+/// conversion, difference or sum of two instants traps.
 package struct Instant: Hashable, Comparable, Sendable {
     package let milliseconds: Int64
 
@@ -25,7 +25,7 @@ package struct Instant: Hashable, Comparable, Sendable {
         self.init(milliseconds: Self.floorDivide(microseconds, 1000))
     }
 
-    /// Reads the wall clock. For drivers: a decision gets its time as a parameter.
+    /// Reads the wall clock. Only drivers call this: a decision gets its time as a parameter.
     package static func now() -> Instant {
         var time = timespec()
         unsafe clock_gettime(CLOCK_REALTIME, &time)
@@ -39,7 +39,7 @@ package struct Instant: Hashable, Comparable, Sendable {
 
     package static func < (a: Instant, b: Instant) -> Bool { a.milliseconds < b.milliseconds }
 
-    /// Adds, saturating at the first and the last instant.
+    /// Adds milliseconds. The result is clamped to the first and the last instant.
     package func adding(milliseconds: Int64) -> Instant {
         let (sum, overflow) = self.milliseconds.addingReportingOverflow(milliseconds)
         return Instant(milliseconds: overflow ? (milliseconds < 0 ? .min : .max) : sum)
@@ -67,7 +67,7 @@ package struct Instant: Hashable, Comparable, Sendable {
     }
 
     /// Reads an ISO 8601 date and time with its zone: `2026-11-20T21:04:05[.123…](Z|±hh:mm)`. A
-    /// time without a zone is ambiguous, so it is refused.
+    /// time without a zone is ambiguous, and is invalid.
     package init?(iso8601 text: String) {
         var reader = DigitReader(Array(text.utf8))
         guard let year = reader.number(4), year > 0, reader.take("-"),
@@ -163,7 +163,7 @@ private struct DigitReader {
         return value
     }
 
-    /// Reads one to nine digits after the point; digits finer than a millisecond are cut off.
+    /// Reads one to nine digits after the point. Digits beyond a millisecond are cut off.
     mutating func milliseconds() -> Int64? {
         var value: Int64 = 0
         var digits = 0

@@ -1,12 +1,12 @@
 package import JSON
 
 extension JSONValue {
-    /// The size of its compact text in Postgres: `jsonb` has no exponents, so that the five bytes of
-    /// `1e308` are 309 digits there. Limits of stored values use this size, or a small request could
-    /// become a large response.
+    /// The size of its compact text in Postgres. `jsonb` has no exponents: the five bytes of
+    /// `1e308` are 309 digits there. Limits of stored values use this size. Otherwise a small
+    /// request could become a large response.
     package var keptByteCount: Int { bytes.count + expansion }
 
-    /// The additional length of `jsonb`'s digits over the numbers as they are written here.
+    /// The number of bytes that `jsonb` needs in addition, as it writes numbers without exponents.
     private var expansion: Int {
         switch self {
         case .null, .bool, .integer, .string: 0
@@ -20,7 +20,7 @@ extension JSONValue {
         }
     }
 
-    /// Returns a number's digits before and behind its point, once its exponent is written out.
+    /// Returns how much longer a number is once its exponent is written out.
     private static func expansion(ofNumber text: String) -> Int {
         let parts = text.utf8.split(separator: UInt8(ascii: "e"), maxSplits: 1)
         let upper = text.utf8.split(separator: UInt8(ascii: "E"), maxSplits: 1)
@@ -31,7 +31,7 @@ extension JSONValue {
         let point = mantissa.firstIndex(of: UInt8(ascii: "."))
         let behind = point.map { mantissa.distance(from: $0, to: mantissa.endIndex) - 1 } ?? 0
         let before = mantissa.count - sign - (point == nil ? 0 : behind + 1)
-        // More than `jsonb` accepts at all.
+        // A bound that exceeds what `jsonb` accepts.
         let far = 1 << 20
         let places = max(-far, min(far, Int(Substring(exponent)) ?? far))
         let whole = max(1, before + places)

@@ -1,6 +1,6 @@
 package import JSON
 
-/// Values that clients write in more than one form, and values as errors show them.
+/// Reads values that clients write in more than one form, and shows values in errors.
 extension JSONValue {
     /// A whole number as clients write it: `3`, `3.0`, `3e0`, or its digits as a string.
     ///
@@ -8,7 +8,7 @@ extension JSONValue {
     /// arrive as strings.
     package var wholeNumber: Int? { integer ?? decimalText.flatMap { Int($0) } }
 
-    /// A number, or one in a string: `3600.5`, `"3600"`.
+    /// A number, or the number in a string: `3600.5`, `"3600"`.
     package var realNumber: Double? { double ?? decimalText.flatMap { Double($0) } }
 
     /// A flag as clients write it: `true`, `1`, `1.0`, `"1"`, `"true"`.
@@ -37,7 +37,8 @@ extension JSONValue {
 
     private static let maximumShownBytes = 60
 
-    /// The value as an error repeats it: one line, bounded, lists and objects by their kind alone.
+    /// The value as an error shows it: one bounded line. Of lists and objects it shows only the
+    /// kind.
     ///
     /// Only for fields that hold a choice, a number, a time or a name. Never for content, tokens and keys.
     package var shown: String {

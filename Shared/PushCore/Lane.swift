@@ -1,4 +1,4 @@
-/// The queue of a delivery. Raw values are those of the schema.
+/// The lane of a delivery. Raw values are those of the schema.
 package enum Lane: Int, CaseIterable, Sendable {
     /// Devices named one by one: tokens, installations, identities.
     case direct = 0

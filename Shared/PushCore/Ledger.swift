@@ -1,11 +1,11 @@
 /// The outcome of a delivery. The raw values are those of `push.outcomes`.
 package enum Outcome: String, Sendable, CaseIterable, Hashable {
     case delivered, failed, expired, suppressed
-    /// The request was sent and never answered: the result is unknown, and it is not repeated.
+    /// The request was sent and had no answer. The result is unknown, and it is not repeated.
     case inDoubt = "in_doubt"
 }
 
-/// A delivery's state as its row holds it: pending, or the outcome it ended in.
+/// The state of a delivery in its row: pending, or its outcome.
 package enum DeliveryState: Int, Sendable, CaseIterable {
     case pending = 0
     case delivered, failed, expired, suppressed, inDoubt
@@ -32,7 +32,8 @@ package enum DeliveryState: Int, Sendable, CaseIterable {
     }
 }
 
-/// The ledger of one push. Each counter is counted where it happens; none is computed from the others.
+/// The ledger of one push. Each counter is counted at its event; no counter is computed from
+/// others.
 package struct Ledger: Equatable, Sendable {
     package var targeted = 0
     package var delivered = 0
@@ -94,9 +95,9 @@ package enum PushStatus: String, Sendable, CaseIterable {
     case queued
     /// Waits for its `push_time`.
     case scheduled
-    /// Its audience is being stored, page by page.
+    /// Its audience is being planned, page by page.
     case planning
-    /// Every delivery is stored; some are pending.
+    /// Its audience is planned; some deliveries are pending.
     case sending
     case done, cancelled, failed
 

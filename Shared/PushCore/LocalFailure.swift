@@ -1,6 +1,7 @@
-/// The reasons for which Carillon itself fails a delivery, without an answer of a push service. A closed set:
-/// the code that fails a delivery writes this string as its reason, maybe with a detail behind a colon, and
-/// readers get the case back. Any other reason is the content's fault.
+/// The reasons for which Carillon itself fails a delivery, without an answer of a provider. A
+/// closed set: the code that fails a delivery writes this string as its reason, with an optional
+/// detail after a colon. Readers convert it back to the case. Any other reason is a fault of the
+/// content.
 package enum LocalFailure: String, Sendable, CaseIterable {
     case payloadTooLarge = "the payload is too large"
     case templateExpired = "the device's template has expired"

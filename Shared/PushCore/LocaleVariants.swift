@@ -3,9 +3,9 @@ package import JSON
 /// The localized variants of a push: Parse's `alert-<locale>` and `title-<locale>`, at the top of
 /// `data` and in a platform's own object.
 ///
-/// A device gets the variant whose locale is a prefix of its own, subtag by subtag: `fr-CA` gets
-/// `alert-fr-CA`, else `alert-fr`, else the plain `alert`. Case does not count, and `_` is `-`.
-/// Keys such as `title-img` name no language, and are the app's own.
+/// A device gets the variant whose locale is a prefix of its own, subtag by subtag: for `fr-CA` it
+/// is `alert-fr-CA`, else `alert-fr`, else the plain `alert`. Case is ignored, and `_` is `-`. Keys
+/// such as `title-img` contain no language: they are keys of the app.
 package struct LocaleVariants: Sendable, Equatable {
     /// A localized key of `data`.
     package struct Variant: Equatable {
@@ -13,7 +13,7 @@ package struct LocaleVariants: Sendable, Equatable {
         package let base: String
         /// The locale in its canonical form.
         package let locale: String
-        /// Whether the key may also be the app's own: `alert-id`, `title-no`.
+        /// Whether the key may also be a key of the app: `alert-id`, `title-no`.
         package let isDoubtful: Bool
     }
 
@@ -44,21 +44,21 @@ package struct LocaleVariants: Sendable, Equatable {
 
     package var isEmpty: Bool { locales.isEmpty }
 
-    /// Returns the longest locale of the push that is a prefix of the device's own: it decides
-    /// every text, so devices that share it share their payload.
+    /// Returns the longest locale of the push that is a prefix of the device's locale. It selects
+    /// all texts, so devices with the same result share their payload.
     package func choose(for locale: String?) -> String? {
         guard let locale, !locales.isEmpty else { return nil }
         let canonical = Self.canonical(locale)
         return locales.first { Self.begins(canonical, with: $0) }
     }
 
-    /// Splits a localized key of this push; `nil` for a key of the app's own.
+    /// Splits a localized key of this push; `nil` for a key of the app.
     package func variant(_ key: String) -> Variant? {
         guard let variant = Self.variant(key) else { return nil }
         return variant.isDoubtful && !locales.contains(variant.locale) ? nil : variant
     }
 
-    /// Whether a device of `locale` gets the text for `variant`; both in their canonical form.
+    /// Whether a device of `locale` gets the texts of `variant`; both are in canonical form.
     package static func begins(_ locale: String, with variant: String) -> Bool {
         locale == variant || locale.hasPrefix(variant + "-")
     }
@@ -83,7 +83,7 @@ package struct LocaleVariants: Sendable, Equatable {
         return Variant(base: base, locale: canonical(locale), isDoubtful: isDoubtful)
     }
 
-    /// Whether the part is a script, a region or a variant, as BCP 47 writes them, or a language of Chinese.
+    /// Whether the part is a script, a region or a variant of BCP 47, or a language of Chinese.
     private static func isSubtag(_ part: Substring, of language: Substring) -> Bool {
         let bytes = part.utf8
         guard bytes.allSatisfy({ ASCII.isAlphanumeric($0) }) else { return false }
@@ -105,8 +105,8 @@ package struct LocaleVariants: Sendable, Equatable {
         value.object != nil || value.string?.utf8.contains(UInt8(ascii: " ")) == true
     }
 
-    /// ISO 639's languages of two letters, with the older codes of three of them, and the
-    /// three-letter languages that CLDR has locales for.
+    /// The two-letter languages of ISO 639, with the older codes of three of them, and the
+    /// three-letter languages that have locales in CLDR.
     private static let languages = Set(
         """
         aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da \

@@ -1,16 +1,17 @@
 private import Glibc
 
-/// A moment of a monotonic clock: for leases, waits and windows of this process. The wall clock may
-/// be set, which makes a duration measured by it meaningless.
+/// A moment of a monotonic clock, for leases, waits and windows of this process. The wall clock may
+/// be set, so it cannot measure durations.
 package struct MonotonicInstant: Hashable, Comparable, Sendable {
-    /// Milliseconds since the machine started, its sleep included, as other processes' leases continue meanwhile.
+    /// Milliseconds since the machine started. They include its sleep, as leases of other processes
+    /// continue meanwhile.
     package var milliseconds: Int64
 
     package init(milliseconds: Int64) {
         self.milliseconds = milliseconds
     }
 
-    /// Reads the clock. For drivers: a decision gets its time as a parameter.
+    /// Reads the clock. Only drivers call this: a decision gets its time as a parameter.
     package static func now() -> MonotonicInstant {
         var time = timespec()
         unsafe clock_gettime(CLOCK_BOOTTIME, &time)
@@ -32,7 +33,7 @@ package struct MonotonicInstant: Hashable, Comparable, Sendable {
         return MonotonicInstant(milliseconds: milliseconds > 0 ? .max : .min)
     }
 
-    /// Returns how long after another moment this one is.
+    /// Returns the milliseconds from another moment to this one.
     package func milliseconds(since other: MonotonicInstant) -> Int64 {
         let (difference, overflow) = milliseconds.subtractingReportingOverflow(other.milliseconds)
         guard overflow else { return difference }

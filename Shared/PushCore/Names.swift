@@ -1,6 +1,6 @@
-/// The rule for an app's id: it becomes a path segment, part of a key, and Azure's hub name.
+/// The rule for an app's id. The id becomes a path segment, part of a key, and Azure's hub name.
 package enum AppID {
-    /// The first segments of our routes, which no app's id may be.
+    /// The first path segments of Carillon's own routes. No app's id may be one of them.
     package static let reserved: Set<String> = [
         "1.1", "api", "app", "console", "events", "identitypools", "livez", "metrics", "oauth2",
         "openapi.json", "parse", "readyz", "v1",
@@ -22,7 +22,7 @@ package enum AppID {
             && id.utf8.allSatisfy { ASCII.isAlphanumeric($0) || ".-_".utf8.contains($0) }
     }
 
-    /// Returns the form by which ids are unique: case does not count.
+    /// Returns the form that must be unique: case is ignored.
     package static func folded(_ id: String) -> String { id.lowercased() }
 }
 
@@ -31,8 +31,8 @@ package enum AppID {
 package enum ChannelName {
     package static let maximumBytes = 256
 
-    /// Whether a name can be stored and selected at all. Parse Server checks no more than that, so its
-    /// apps have names such as `user:1` and `news.sport`.
+    /// Whether a name can be stored and selected. Parse Server has no further rule, so its apps
+    /// have names such as `user:1` and `news.sport`.
     package static func isStorable(_ name: String) -> Bool {
         name.utf8.count <= maximumBytes && !name.utf8.contains(0)
     }
@@ -58,11 +58,12 @@ package enum ChannelName {
 package enum FieldName {
     private static let maximumBytes = 128
 
-    /// Names with a special meaning for JavaScript programs that use an object's keys unchecked:
-    /// refused in paths, too.
+    /// Names with a special meaning in JavaScript, for programs that use an object's keys
+    /// unchecked. They are refused in paths, too.
     package static let reserved: Set<String> = ["__proto__", "constructor", "prototype"]
 
-    /// Returns why a name is invalid; `nil` if it is valid. Names that begin with `_` are the service's own.
+    /// Returns why a name is invalid; `nil` if it is valid. Names that begin with `_` belong to the
+    /// service.
     package static func problem(_ name: String) -> InstallationError? {
         if name.utf8.contains(UInt8(ascii: "$")) {
             return InstallationError(code: 121, "a field's name must not contain '$'")
@@ -87,7 +88,7 @@ package enum DeviceToken {
     package static func problem(_ token: String, for platform: Platform) -> String? {
         switch platform {
         case .apns:
-            // It becomes a path segment. Apple says not to assume a length.
+            // The token becomes a path segment. Apple says not to assume a length.
             guard (1...512).contains(token.utf8.count), ASCII.isAlphanumeric(token) else {
                 return "an APNs device token is 1 to 512 letters and digits"
             }
@@ -118,7 +119,8 @@ extension DeviceToken {
 }
 
 package enum ASCII {
-    /// Whether all bytes are letters or digits. Reads them in place: it is called for every token that is sent to.
+    /// Whether all bytes are letters or digits. It reads them in place, as it is called for every
+    /// token that is sent to.
     static func isAlphanumeric(_ text: String) -> Bool {
         unsafe text.utf8.withContiguousStorageIfAvailable { bytes in
             var index = 0
@@ -139,8 +141,8 @@ package enum ASCII {
     }
 }
 
-/// An installation's object id: 24 lower-case hexadecimal digits, ordered by time, so that pages of
-/// installations can follow one another.
+/// An installation's object id: 24 lower-case hexadecimal digits. The ids are ordered by time, so
+/// that pages of installations can follow one another.
 package enum ObjectID {
     package static func make(at now: Instant, random: UInt64) -> String {
         let seconds = UInt32(clamping: now.seconds)
@@ -158,7 +160,7 @@ package enum ObjectID {
     }
 }
 
-/// Derived ids: the same event or delivery always has the same one.
+/// Derived ids: the same event or delivery always has the same id.
 package enum PushIdentity {
     /// The source of a push that came over HTTP; its id is random.
     package static let httpSource = "carillon/http"
@@ -169,14 +171,14 @@ package enum PushIdentity {
     /// The source of a push that announces a dataset's change.
     package static let syncSource = "carillon/sync"
 
-    /// Whether the source is a push over HTTP, on any surface: such pushes have records before they
-    /// come to Kafka.
+    /// Whether the source is that of a push over HTTP, on any surface. Such a push is stored before
+    /// its record comes to Kafka.
     package static func isOwn(source: String) -> Bool {
         source.utf8.starts(with: "carillon/".utf8) && !source.utf8.starts(with: "carillon/cli".utf8)
     }
 
-    /// Whether a push of this source carries its id, if its app wants receipts: pushes for a secure
-    /// payload, a dataset or remote config do not.
+    /// Whether a push of this source includes its id, if its app has `receipts` on. Pushes for a
+    /// secure payload, a dataset or remote config do not.
     package static func includesPushID(source: String) -> Bool {
         let bytes = source.utf8
         return ![configSource, secureSource, syncSource].contains { bytes.elementsEqual($0.utf8) }
@@ -192,7 +194,7 @@ package enum PushIdentity {
         uuid(["push", app, source, eventID], digest)
     }
 
-    /// Returns the name of a bare token in the ledger and on `push.outcomes`.
+    /// Returns the target of a bare token, as in the ledger and on `push.outcomes`.
     package static func tokenHash(_ token: String, digest: Digest) -> String {
         hex(digest(Array(token.utf8)))
     }
@@ -207,7 +209,7 @@ package enum PushIdentity {
         return uuidText(digest(input))
     }
 
-    /// Formats a UUID of the first 16 bytes; missing bytes are zeroes.
+    /// Formats a UUID from the first 16 bytes. Missing bytes are zeroes.
     package static func uuidText(_ bytes: [UInt8]) -> String {
         unsafe String(unsafeUninitializedCapacity: 36) { text in
             var end = 0
@@ -215,7 +217,7 @@ package enum PushIdentity {
                 var byte = index < bytes.count ? bytes[index] : 0
                 if index == 6 { byte = byte & 0x0f | 0x80 }
                 if index == 8 { byte = byte & 0x3f | 0x80 }
-                // After 4, 6, 8 and 10 bytes.
+                // A dash comes before the bytes 4, 6, 8 and 10.
                 if index >= 4, index <= 10, index & 1 == 0 {
                     unsafe text[end] = UInt8(ascii: "-")
                     end += 1
@@ -267,7 +269,7 @@ package enum PushIdentity {
     }
 }
 
-/// The ids of one push's notifications, `apns-id`: a repeat has the same one.
+/// The ids of one push's notifications, `apns-id`: a repeated notification has the same id.
 package struct NotificationIDs: Sendable {
     /// A hash function that writes the digest of the first argument into the second.
     package typealias DigestInto = @Sendable ([UInt8], inout [UInt8]) -> Void
@@ -283,7 +285,7 @@ package struct NotificationIDs: Sendable {
         self.digest = digest
     }
 
-    /// Returns the id for `target`, the device's name in the ledger: the installation's id, or the token's hash.
+    /// Returns the id for `target`, which is the installation's id or the token's hash.
     package mutating func id(of target: String) -> String {
         input.removeLast(input.count - prefixCount)
         input.append(contentsOf: target.utf8)

@@ -1,5 +1,5 @@
-/// A payload to be sent, rendered once per (push, platform, locale) and shared by all its devices:
-/// only the splices differ between them.
+/// A rendered payload. All devices with the same push, platform and locale share it; only the
+/// splices differ between them.
 package struct RenderedPayload: Hashable, Sendable {
     package struct Header: Hashable, Sendable {
         package var name: String
@@ -11,10 +11,11 @@ package struct RenderedPayload: Hashable, Sendable {
         }
     }
 
-    /// A value inserted into the body per device and per attempt, as a JSON string with its quotes.
+    /// A value that is inserted into the body for each device and attempt, as a JSON string with
+    /// quotes.
     package enum Splice: Hashable, Sendable {
         case token
-        /// `"<seconds>s"` until the notification expires.
+        /// The time until the notification expires: `"<seconds>s"`.
         case timeToLive
         /// The time of sending, as ISO 8601.
         case time
@@ -61,19 +62,20 @@ package struct OutgoingNotification: Hashable, Sendable {
     package var notificationID: String
     package var target: DeviceTarget
     package var payload: RenderedPayload
-    /// Seconds since 1970 after which the notification is useless.
+    /// The time after which the notification is useless, in seconds since 1970.
     package var expiration: Int64?
-    /// The installation's own APNs topic, else the push's, else `nil`: the credential's.
+    /// The installation's own APNs topic, else the push's; `nil` for the topic of the credential.
     package var apnsTopic: String?
-    /// Whether the topic is the installation's own. If the push or the credential named it, a
+    /// Whether the installation names its topic. If not, the push or the credential did: then
     /// `DeviceTokenNotForTopic` may be a mistake there and says nothing about the device.
     package var apnsTopicIsExplicit: Bool
-    /// Whether it is for a single device: it overtakes broadcasts' notifications that wait for their provider.
+    /// Whether it is for a single device. Then it overtakes notifications of broadcasts that wait
+    /// for the same provider.
     package var isUrgent: Bool
-    /// The delivery, for our own provider, which stores it; `nil` for all others.
+    /// The ids of the delivery, for our own provider, which stores a message; `nil` for all others.
     package var delivery: StoredDelivery?
 
-    /// The names of a delivery, by which our own provider stores its message.
+    /// The ids under which our own provider stores the message of a delivery.
     package final class StoredDelivery: Hashable, Sendable {
         package let app: String
         package let pushID: String

@@ -12,7 +12,7 @@ package struct RecordHeader: Sendable, Equatable {
         self.init(name, Array(text.utf8))
     }
 
-    /// The header that marks a record of our own.
+    /// The header that marks a record that Carillon produced.
     package static let origin = "carillon-origin"
 }
 
@@ -22,8 +22,8 @@ package struct OutgoingRecord: Sendable, Equatable {
     package var key: [UInt8]?
     package var value: [UInt8]?
     package var headers: [RecordHeader]
-    /// The outbox order: records with the same key are produced one after the other, in the order in
-    /// which they were written there. `nil`: in any order.
+    /// The key of the outbox order: records with the same key are produced one after the other, in
+    /// the order in which they were written. `nil` for any order.
     package var orderKey: String?
 
     package init(

@@ -1,13 +1,13 @@
 import JSON
 
-/// LeanCloud's `data`: known keys have a type and one form each; all others are custom.
+/// LeanCloud's `data`: each known key has one type and one form; all other keys are custom.
 enum PushData {
     private static let platformObjects = [
         "ios", "android", "wp", "aps", "fcm", "mi", "hms", "mz", "vivo", "oppo",
     ]
 
-    /// Normalizes numbers and flags to the form that providers accept: APNs would show nothing for a
-    /// badge of `3.0`, and reads no flag that is a string.
+    /// Normalizes numbers and flags to the form that providers accept. For example, APNs shows
+    /// nothing for a badge of `3.0`, and ignores a flag that is a string.
     ///
     /// - Throws: `PushRequestError` that names the first field with an invalid value.
     static func checked(_ data: JSONObject) throws(PushRequestError) -> JSONObject {
@@ -25,7 +25,7 @@ enum PushData {
         return result
     }
 
-    /// - Returns: `nil` if nothing changes.
+    /// - Returns: The normalized fields; `nil` if nothing changes.
     private static func checkedFields(
         _ object: JSONObject,
         path: String
@@ -46,7 +46,7 @@ enum PushData {
         _ path: String
     ) throws(PushRequestError) {
         if key == "badge", BadgeChange(value) != nil { return }
-        // `alert-fr` has the type of `alert`; `alert-id` may also be a key of the app's own.
+        // `alert-fr` has the type of `alert`. `alert-id` may also be a key of the app.
         let variant = LocaleVariants.variant(key)
         let meaning = variant.map { $0.isDoubtful ? key : $0.base } ?? key
         guard let expected = expectation(meaning), !expected.holds(value) else { return }
@@ -56,7 +56,7 @@ enum PushData {
 
     private struct Expectation {
         let text: String
-        /// Whether people read the value, so that no error repeats it.
+        /// Whether the value is text for people, so that errors do not repeat it.
         var isContent = false
         let holds: (JSONValue) -> Bool
     }

@@ -1,27 +1,27 @@
 package import JSON
 
 extension PushRequest {
-    /// The most that any list of a request may hold.
+    /// The most elements of any list of a request.
     package static let maximumListCount = 10_000
 
-    /// The longest source or id that a request itself may name; an envelope's may be longer.
+    /// The most bytes of a source or id in the request itself. In an envelope they may be longer.
     package static let maximumSourceBytes = 256
 
-    /// The maximum time until a scheduled push, in milliseconds: a later time is a mistake.
+    /// How far in the future a scheduled push may be, in milliseconds: a later time is a mistake.
     private static let maximumLead: Int64 = 3653 * 86_400_000
 
-    /// Fields of the contract that are not built yet. They are refused by name: to accept and
-    /// ignore them would be worse.
+    /// Fields of the contract that are not supported yet. They are refused, as ignoring them would
+    /// be worse.
     private static let unsupportedFields = ["req_id"]
 
-    /// The highest pace; a larger number is not a limit.
+    /// The highest pace. A higher number would not limit anything.
     private static let maximumPace = 10_000_000
     /// A day, in seconds.
     private static let maximumSpread = 86_400.0
     /// The lowest value; LeanCloud raises smaller ones to this.
     private static let minimumFlowControl = 1000
 
-    /// The known names by their length: a name is compared with the few of its length.
+    /// The known names by length: a name is compared only with the few names of its length.
     private static let knownFields = byLength([
         "id", "source", "app", "channels", "where", "cql", "identities", "installations", "tags",
         "tokens", "audience_topic", "data", "native", "push_time", "expiration_time",
@@ -51,9 +51,10 @@ extension PushRequest {
 
     /// Reads a request. Kafka and HTTP share this, so a request means the same on both.
     ///
-    /// A known field that is `null` counts as absent, except for the selectors; a known field with an invalid value
-    /// throws an error with its name. `now` is compared with `push_time`; `isStored` says that the request was
-    /// validated when it was accepted, maybe by an older version.
+    /// If a known field is `null`, it counts as absent, except for the selectors. If a known field
+    /// has an invalid value, the error names the field. `now` is compared with `push_time`.
+    /// `isStored` says that the request was validated when it was accepted, perhaps by an older
+    /// version.
     package static func parse(
         _ object: JSONObject,
         now: Instant,
@@ -62,7 +63,7 @@ extension PushRequest {
         let fields = FieldReader(object)
         var unknown: [String] = []
         for (field, value) in object {
-            // `jsonb` accepts no string with a NUL, and reports it only by an error of its own.
+            // `jsonb` refuses a string with a NUL only when it is stored, and names no field.
             if !isStored, field.holds(byte: 0) || value.holdsNUL {
                 throw PushRequestError(
                     String(field.prefix(100)),
@@ -74,8 +75,8 @@ extension PushRequest {
         for field in unsupportedFields where fields.has(field) {
             throw PushRequestError(field, .unsupported)
         }
-        // The selectors may not be absent by being null: a push for one user must not go to every
-        // phone.
+        // A selector that is null must not count as absent: a push for one user must not go to
+        // every phone.
         for field in selectorFields where fields.isNull(field) {
             throw PushRequestError(field, .invalid("must not be null"))
         }
@@ -150,7 +151,8 @@ extension PushRequest {
         return parts.count > 1 ? .all(parts) : parts.first
     }
 
-    /// Returns the `where`; `nil` if it is absent, or `{}`, which SDKs send for "no condition".
+    /// Returns the condition of `where`; `nil` if it is absent, or `{}`, which SDKs send for "no
+    /// condition".
     private static func whereCondition(_ fields: FieldReader) throws(PushRequestError) -> Where? {
         guard let value = fields["where"] else { return nil }
         guard value.object != nil || value.array != nil else {
@@ -186,8 +188,8 @@ extension PushRequest {
         return .installations(selectors)
     }
 
-    /// Parses a CQL condition. A push goes to all that are selected, so clauses that would select fewer are refused,
-    /// not ignored.
+    /// Parses a CQL condition. A push goes to all devices that the condition selects. So clauses
+    /// that would reduce the selection, such as a limit, are refused and not ignored.
     private static func cqlCondition(_ text: String) throws(PushRequestError) -> Where {
         let query: CQLQuery
         do throws(CQLError) {
@@ -275,7 +277,7 @@ extension PushRequest {
         var seen: [String: DirectToken] = [:]
         for (index, entry) in entries.enumerated() {
             let token = try directToken(entry, at: "tokens[\(index)]")
-            // The same token twice is one device, with one row in the ledger.
+            // A token that is listed twice is one device, with one row in the ledger.
             if let known = seen[token.token] {
                 guard known == token else {
                     throw PushRequestError(
@@ -402,8 +404,8 @@ extension PushRequest {
             request.expiration = .at(time)
         }
         if let interval = fields["expiration_interval"] {
-            // LeanCloud's own examples also send the number as a string. Apple's time intervals
-            // have fractions: they are rounded up, so that nothing expires early.
+            // LeanCloud's own examples also send the number as a string. Time intervals of Apple's
+            // clients have fractions: they are rounded up, so that nothing expires early.
             guard let seconds = interval.realNumber, (0...3_153_600_000).contains(seconds) else {
                 throw PushRequestError(
                     "expiration_interval",
@@ -438,7 +440,7 @@ extension PushRequest {
         return min(max(devices, minimumFlowControl), maximumPace)
     }
 
-    /// Returns the spread; `nil` for no limit.
+    /// Returns the spread in milliseconds; `nil` if there is none.
     private static func spread(_ fields: FieldReader) throws(PushRequestError) -> Int? {
         guard let value = fields["spread"] else { return nil }
         guard let seconds = value.realNumber, (0...maximumSpread).contains(seconds) else {
@@ -461,7 +463,7 @@ extension PushRequest {
         request.apnsTeamID = try fields.string("apns_team_id", bytes: 1...64)
         request.notificationLabel = try fields.identifier("notification_id", bytes: 1...16)
         request.androidChannel = try fields.string("_notificationChannel", bytes: 1...256)
-        // APNs' limit, the lowest of the providers'.
+        // This is APNs' limit, the lowest of all providers.
         request.collapseID = try fields.string("collapse_id", bytes: 1...64)
         request.priority = try fields.choice("priority", "high or normal")
         request.sdk = try fields.choice("sdk", "parse")

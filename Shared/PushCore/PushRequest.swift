@@ -1,6 +1,6 @@
 package import JSON
 
-/// One push as `push.requests` and `POST /1.1/push` request it.
+/// One push, as requested by `push.requests` or `POST /1.1/push`.
 package struct PushRequest: Sendable, Equatable {
     /// The event's id and source, if the request itself names them.
     package var id: String?
@@ -12,15 +12,16 @@ package struct PushRequest: Sendable, Equatable {
     /// The fields of each installation that `data` has placeholders for; see `PushTemplate`.
     package var templateFields: [String]
     package var native: NativePayloads
-    /// `template`: each device stores its own message, and the push contains the values.
+    /// `template`: each device stores the form of its message, and the push contains only the
+    /// values.
     package var deviceTemplate: HubTemplate.Send?
-    /// The time of sending; `nil`: at once. A past time is at once, too.
+    /// The time of sending; `nil` for at once. A past time also means at once.
     package var pushTime: PushTime?
     package var expiration: Expiration?
     /// LeanCloud's `topic`: the APNs topic (bundle id).
     package var apnsTopic: String?
     package var apnsTeamID: String?
-    /// `prod`: decides for the installations that do not name their environment themselves.
+    /// `prod`: the APNs environment of installations that do not name their own.
     package var environment: PushEnvironment
     package var collapseID: String?
     package var priority: Priority?
@@ -28,28 +29,28 @@ package struct PushRequest: Sendable, Equatable {
     package var notificationLabel: String?
     /// `_notificationChannel`: Android's notification channel.
     package var androidChannel: String?
-    /// `pace`, or LeanCloud's `flow_control`: the maximum of devices per second. Retries are not
-    /// limited by it.
+    /// `pace`, or LeanCloud's `flow_control`: the maximum number of devices per second. It does not
+    /// limit retries.
     package var pace: Int?
-    /// `spread`: the time over which the audience is sent to, for any size. Retries and a topic
-    /// message are not delayed by it.
+    /// `spread`: the time over which the audience is sent to, whatever its size. It does not delay
+    /// retries or the message to a topic.
     package var spreadMilliseconds: Int?
-    /// Whether everything is done except sending.
+    /// Whether it is a dry run: all steps except sending are done.
     package var isDryRun: Bool
-    /// `sdk`: the client library of the Android apps, if FCM's messages must be in its form.
+    /// `sdk`: the client library of the Android apps, if it needs its own form of FCM's messages.
     package var sdk: SDK?
-    /// The fields of the request that the contract does not know. Stored in the push's record.
+    /// The fields of the request that are not in the contract. Stored in the push's record.
     package var unknownFields: [String]
-    /// Whether devices get the push's id, as `pushIDKey`. Set by its app's `receipts`, not by the
-    /// request.
+    /// Whether devices get the push's id, as `pushIDKey`. The app's setting `receipts` decides, not
+    /// the request.
     package var includesPushID = false
-    /// The first channels of its audience, for the devices' callbacks of a channel. Set by the
-    /// dispatcher, which does not keep the audience.
+    /// The first channels of its audience, for the channel callbacks of devices. The dispatcher
+    /// sets them, as it drops the audience.
     package var audienceChannels: [String] = []
 
     package static let maximumAudienceChannels = 20
 
-    /// The custom key for a push's id, which replaces one of the sender's.
+    /// The custom key for a push's id. It replaces a key of the sender with the same name.
     package static let pushIDKey = "pushId"
 
     package enum Audience: Sendable, Equatable {
@@ -58,7 +59,7 @@ package struct PushRequest: Sendable, Equatable {
         case topic(AudienceTopic)
     }
 
-    /// Each selector that is present narrows the others; without any, every valid installation of
+    /// Each present selector narrows the others. Without any selector, every valid installation of
     /// the app is selected. An empty list selects no device.
     package struct Selectors: Sendable, Equatable {
         package var channels: [String]?
@@ -69,10 +70,11 @@ package struct PushRequest: Sendable, Equatable {
         package var condition: Where?
         /// Whether an audience topic selects only devices that do not get FCM's topic message.
         package var exceptFCM = false
-        /// The config version of an audience topic: devices that were given it, or a later one, are
-        /// left out.
+        /// The config version of an audience topic. Devices that have fetched this version or a
+        /// later one are left out.
         package var configBelow: Int?
-        /// Whether the push is a template's, which also reaches installations for template sends.
+        /// Whether the push fills templates. It then also reaches installations that receive only
+        /// template sends.
         package var isOfTemplate = false
 
         package init(
@@ -98,7 +100,7 @@ package struct PushRequest: Sendable, Equatable {
     package struct DirectToken: Sendable, Equatable {
         package var platform: Platform
         package var token: String
-        /// `.none` if the entry names none: then the push's `prod` decides.
+        /// The environment; `.none` if the entry does not name one: then the push's `prod` decides.
         package var environment: PushEnvironment
 
         package init(platform: Platform, token: String, environment: PushEnvironment = .none) {
@@ -159,10 +161,10 @@ package struct PushRequest: Sendable, Equatable {
         unknownFields = []
     }
 
-    /// Returns when the push expires. An interval without a `push_time` counts from `acceptedAt`, when
-    /// the request came in; with a device-local `push_time`, each device has its own end, and this is
-    /// the last of them. `nil` for a push that is sent now or never: it does not expire before it is
-    /// sent.
+    /// Returns when the push expires; `nil` if it never does. An interval without a `push_time`
+    /// counts from `acceptedAt`, when the request arrived. With a device-local `push_time` each
+    /// device has its own end, and this is the last one. Also returns `nil` for a push that is sent
+    /// now or never: it does not expire before it is sent.
     package func expiresAt(acceptedAt: Instant) -> Instant? {
         switch expiration {
         case .at(let time): time
@@ -173,8 +175,8 @@ package struct PushRequest: Sendable, Equatable {
         }
     }
 
-    /// Whether each provider is to try it once and store nothing: an `expiration_interval` of 0. It is
-    /// sent once, without a retry if the provider was busy.
+    /// Whether each provider should try once and store nothing: the `expiration_interval` is 0. The
+    /// push is sent once, without a retry even if the provider is busy.
     package var isNowOrNever: Bool { expiration == .afterSeconds(0) }
 
     /// Whether it goes to devices that it names one by one.
@@ -186,8 +188,9 @@ package struct PushRequest: Sendable, Equatable {
         }
     }
 
-    /// Whether the push is from one of Carillon's own services and the same on every repeat: an
-    /// unanswered one is sent once more, as one that overwrites, and no device shows it twice.
+    /// Whether the push comes from one of Carillon's own services and is the same on every repeat.
+    /// Devices do not show a repeat of such a push, so a request without an answer may be sent once
+    /// more.
     package var repeatsOverwrite: Bool { source.map(Self.alikeSources.contains) ?? false }
 
     private static let alikeSources: ExactStringSet = [
@@ -209,7 +212,7 @@ package struct PushRequestError: Error, Equatable, Sendable, CustomStringConvert
         /// Part of the contract, not supported by this version.
         case unsupported
         case badChannelName
-        /// Two fields that exclude each other.
+        /// The field excludes another field of the request.
         case conflict(with: String)
         /// Unknown fields and no known selector: a misspelt selector must not select every phone.
         case noKnownSelector

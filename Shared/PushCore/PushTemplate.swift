@@ -1,11 +1,11 @@
 package import JSON
 
-/// Placeholders in the strings of a push's `data`, each replaced by a field of the device's
-/// installation: `{{name}}`, `{{profile.city}}`, and with a fallback for installations without it,
-/// `{{name|friend}}`.
+/// Placeholders in the strings of a push's `data`. Each is replaced by a field of the device's
+/// installation: `{{name}}`, `{{profile.city}}`. A placeholder may have a fallback for
+/// installations without the field: `{{name|friend}}`.
 ///
-/// Braces without a valid field name stay as they are; `{{|…}}` is the escaped text itself, so that
-/// `{{|{{}}name}}` becomes `{{name}}`. A value is data: a placeholder inside it is not replaced.
+/// Braces without a valid field name stay as they are. `{{|…}}` escapes text, so that
+/// `{{|{{}}name}}` becomes `{{name}}`. A placeholder inside a value is not replaced.
 package enum PushTemplate {
     package struct Placeholder: Hashable, Sendable {
         /// A field's name, or a path of names with dots between them.
@@ -24,12 +24,13 @@ package enum PushTemplate {
     private static let maximumFieldBytes = 128
     private static let maximumFallbackBytes = 256
 
-    /// Keys that become part of a header, or decide between platforms: the same for all devices.
+    /// Keys that become part of a header or choose between platforms. They have no placeholders, as
+    /// they must be the same for all devices.
     private static let plainKeys: ExactStringSet = [
         "collapse-id", "apns-push-type", "apns-priority", "_notificationChannel",
     ]
 
-    /// Returns the fields that the data names, each once.
+    /// Returns the fields that the placeholders name, without duplicates.
     package static func fields(of data: JSONObject?) -> [String] {
         guard let data, JSONValue.object(data).hasBrace else { return [] }
         var fields: [String] = []
@@ -66,7 +67,8 @@ package enum PushTemplate {
         return result
     }
 
-    /// Returns the rewritten value; `nil` if there is nothing to replace, by far the most frequent case.
+    /// Returns the rewritten value; `nil` if nothing is replaced, which is by far the most frequent
+    /// case.
     private static func rewritten(
         _ value: JSONValue,
         _ text: (Placeholder) -> String
@@ -119,10 +121,10 @@ package enum PushTemplate {
 
     /// The text between two pairs of braces.
     private struct Part {
-        /// `nil`: the fallback itself is the text.
+        /// The placeholder; `nil` if the fallback is escaped text.
         let placeholder: Placeholder?
         let fallback: ArraySlice<UInt8>
-        /// The position behind the braces.
+        /// The position after the closing braces.
         let end: Int
 
         /// Reads a bounded number of bytes, so that no string takes long.

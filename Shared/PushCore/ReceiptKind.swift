@@ -1,4 +1,4 @@
-/// A device's report about a push, as it is stored.
+/// The kind of a device's report about a push. Raw values are those of the table.
 package enum ReceiptKind: Int, Sendable {
     case opened = 1
     case received = 2

@@ -1,28 +1,30 @@
 package import JSON
 
-/// The convention of a surface by which a save finds its installation. Pure: the candidate
-/// installations in, a decision out.
+/// The rule by which a save finds its installation; each surface has its own. Pure: it decides
+/// among candidate installations.
 ///
-/// A route always belongs to one installation: no two of an app have the same token of one provider
-/// in one environment, and an environment that is not named may be either.
+/// A token belongs to only one installation: no two installations of an app have the same token of
+/// one provider in one environment. An environment that is not named counts as equal to any.
 package enum SaveRule: Sendable, Equatable {
-    /// A save without an object id means the installation with its `installationId` or its token. The installation
-    /// that loses its token or `installationId` to a save is deleted: a token is one device.
+    /// A save without an object id finds the installation with its `installationId` or its token.
+    /// An installation that loses its token or `installationId` to a save is deleted, as a token is
+    /// one device.
     case leanCloud
-    /// As Parse Server does it. The caller's id, which it sends with each call, replaces a missing
-    /// `installationId` unless the master key was sent: only for finding, it is never stored, as a
-    /// device may save other installations.
+    /// The rule of Parse Server. Each call has the caller's id, which replaces a missing
+    /// `installationId` unless the master key was sent. That id is used only for finding and is
+    /// never stored, as a device may save other installations.
     case parse(callerInstallationID: String?, isMaster: Bool)
-    /// Azure's installations are found by their id alone; a channel belongs to the installation that named it last.
+    /// Azure's installations are found only by their id. A channel belongs to the installation that
+    /// named it last.
     case azure
 }
 
 /// The names in a save, before any lookup of existing installations.
 package struct SaveRequest: Sendable, Equatable {
     package var rule: SaveRule
-    /// The object that it claims to change; `nil` if it names none.
+    /// The object id that the save names; `nil` if it names none.
     package var objectID: String?
-    /// The keys of the body alone.
+    /// The keys in the body.
     package var keys: Installation.Keys
 
     package init(rule: SaveRule, objectID: String? = nil, keys: Installation.Keys) {
@@ -35,7 +37,7 @@ package struct SaveRequest: Sendable, Equatable {
     }
 }
 
-/// The installation that a save means, and the ones that it replaces.
+/// The installation that a save changes, and the installations that it replaces.
 package struct SaveDecision: Sendable, Equatable {
     package enum Target: Sendable, Equatable {
         case create
@@ -45,27 +47,29 @@ package struct SaveDecision: Sendable, Equatable {
     }
 
     package var target: Target
-    /// Object ids of installations that are deleted in its favour.
+    /// The object ids of the installations that it replaces: they are deleted.
     package var replaced: [String] = []
 }
 
 /// The fate of an installation that lost its token or `installationId` to another.
 package enum Displacement: Sendable, Equatable {
     case deleted
-    /// It stays without a route until its device names a token again.
+    /// The installation stays without a route until its device sends a token again.
     case withoutRoute
 }
 
 extension SaveRequest {
-    /// The `installationId` that the save finds by; it stores the one in the body.
+    /// The `installationId` by which the save finds its installation. The stored one is that of the
+    /// body.
     package var effectiveInstallationID: String? {
         if let id = keys.installationID { return id }
         guard case .parse(let caller?, isMaster: false) = rule, !caller.isEmpty else { return nil }
         return caller.lowercased()
     }
 
-    /// - Parameter known: Installations of the app; those that have none of the keys do not matter.
-    /// - Returns: The installation that is meant, and the ones that it replaces.
+    /// - Parameter known: Installations of the app. Installations that have none of the keys are
+    ///   ignored.
+    /// - Returns: The installation to save, and the installations that it replaces.
     /// - Throws: `InstallationError` for a save that the rule forbids.
     package func decide(
         among known: [Installation]
@@ -84,7 +88,8 @@ extension SaveRequest {
         }
     }
 
-    /// Returns the other installations that must lose their route or be deleted, once it is known which one is saved.
+    /// Returns the other installations that must be deleted or lose their route, given the
+    /// installation that is saved.
     package func displaced(
         by kept: Installation,
         among known: [Installation]
@@ -101,7 +106,7 @@ extension SaveRequest {
             case .leanCloud: return (other.objectID, .deleted)
             case .parse: return (other.objectID, .withoutRoute)
             case .azure:
-                // Without an id, its channel was all that identified it.
+                // An installation without an id was identified only by its channel.
                 return (other.objectID, other.installationID == nil ? .deleted : .withoutRoute)
             }
         }
@@ -112,8 +117,8 @@ extension SaveRequest {
         return SaveDecision(target: isKnown ? .update(objectID: objectID) : .unknown)
     }
 
-    /// Finds the installation by its `installationId`. One that has the token without any
-    /// `installationId` is the older record of the same device, and stays.
+    /// Finds the installation by its `installationId`, else by its token. A record that has the
+    /// token and no `installationId` is the older record of the same device, and is kept.
     private func leanCloudTarget(among known: [Installation]) -> SaveDecision.Target {
         let byID = known.first {
             $0.installationID != nil && $0.installationID.isSame(as: keys.installationID)
@@ -126,12 +131,14 @@ extension SaveRequest {
             }
             return .update(objectID: byID.objectID)
         }
-        // If the save names no environment, a token may have two: production comes first.
+        // If the save names no environment, two installations may have the token. The one in
+        // production comes first.
         let holder =
             byToken.first { $0.environment == keys.environment }
             ?? byToken.first { $0.environment == .production } ?? byToken.first
         guard let holder else { return .create }
-        // Another device's `installationId`: the token has moved, the old installation is deleted.
+        // The holder has another `installationId`, so the token has moved to another device: the
+        // old installation is deleted.
         let isSame = holder.installationID == nil || keys.installationID == nil
         return isSame ? .update(objectID: holder.objectID) : .create
     }
@@ -140,7 +147,8 @@ extension SaveRequest {
 // MARK: Parse
 
 extension SaveRequest {
-    /// The limit of installations with one `deviceToken` that no provider reaches: a phone does not create so many.
+    /// The most installations with one `deviceToken` that no provider reaches: a phone does not
+    /// create more.
     package static let maximumHolders = 100
 
     private func decideAsParse(
@@ -183,7 +191,7 @@ extension SaveRequest {
         }
     }
 
-    /// Decides if an object has the id.
+    /// Decides if there is an installation with the id.
     private func merged(_ match: Installation, with holders: [Installation]) -> SaveDecision {
         let others = holders.filter { $0.objectID != match.objectID }
         if holders.count == 1, others.count == 1, others[0].installationID == nil {
@@ -192,7 +200,7 @@ extension SaveRequest {
                 replaced: [match.objectID]
             )
         }
-        // Only a client that names the id itself may replace its older installations.
+        // Only a client that sends the id in the body may replace its older installations.
         guard keys.installationID != nil, !match.deviceToken.isSame(as: keys.deviceToken) else {
             return SaveDecision(target: .update(objectID: match.objectID))
         }
@@ -202,7 +210,7 @@ extension SaveRequest {
         )
     }
 
-    /// Decides if no object has the id, or no id came.
+    /// Decides if no installation has the id, or the save has none.
     private func placed(
         among holders: [Installation],
         _ id: String?
@@ -238,16 +246,16 @@ extension SaveRequest {
 }
 
 extension Installation {
-    /// The token as the client named it, even if none of our providers reaches it.
+    /// The token as the client sent it, even if none of our providers reaches the device.
     package var deviceToken: String? { fields["deviceToken"]?.string }
 
-    /// Whether it has exactly that route.
+    /// Whether it has exactly the route of these keys.
     func holds(_ keys: Keys) -> Bool {
         !isTemplateOnly && token != nil && token == keys.token && platform == keys.platform
             && environment.canEqual(keys.environment)
     }
 
-    /// Whether it has that token, as a route or only as a field.
+    /// Whether it has the token of these keys, as a route or only as a field.
     fileprivate func names(_ keys: Keys) -> Bool {
         if holds(keys) { return true }
         guard !isTemplateOnly, let wanted = keys.deviceToken, let own = deviceToken else {
@@ -267,22 +275,23 @@ extension Installation.Keys {
 
     private init() { environment = .none }
 
-    /// Returns the token in lower case if it has 64 characters: it is one of Apple's, and hexadecimal.
+    /// Returns the token, in lower case if it has 64 characters: then it is a hexadecimal token of
+    /// Apple's.
     package static func parseToken(_ token: String) -> String {
         token.utf8.count == 64 ? token.lowercased() : token
     }
 }
 
 extension PushEnvironment {
-    /// Whether the environments can be the same: an unnamed one may be any.
+    /// Whether the environments can be the same: one that is not named may be any.
     package func canEqual(_ other: PushEnvironment) -> Bool {
         self == other || self == .none || other == .none
     }
 }
 
 extension SaveRule {
-    /// Returns a body in Parse's form: `installationId`, and a `deviceToken` of 64 characters, in
-    /// lower case.
+    /// Returns a body in Parse's form: `installationId` is in lower case, and a `deviceToken` of 64
+    /// characters is too.
     package static func parseNormalized(_ body: JSONObject) -> JSONObject {
         var body = body
         if let id = body["installationId"]?.string {

@@ -1,10 +1,10 @@
 package import JSON
 
-/// The form of the ids of an app's secure payloads: `secure-ids`.
+/// The setting `secure-ids`: the form of the ids of an app's secure payloads.
 package enum SecureIDForm: String, Sendable, CaseIterable {
     /// 32 lower-case hexadecimal digits.
     case random
-    /// 1 to 2147483647, in decimal: for clients that keep the id as a signed number of 32 bits.
+    /// 1 to 2147483647, in decimal, for clients that store the id as a signed number of 32 bits.
     case int31
 
     /// Returns the form of a well-formed id.
@@ -13,12 +13,13 @@ package enum SecureIDForm: String, Sendable, CaseIterable {
     }
 }
 
-/// The id of a secure payload: unique over all apps. It names the payload and grants no access.
+/// The id of a secure payload, unique over all apps. It identifies the payload and grants no
+/// access.
 package enum SecureID {
     static let randomDigits = 32
     private static let maximumNumber = Int(Int32.max)
 
-    /// Makes a random id; a number may be in use already.
+    /// Makes a random id. If the id is a number, it may be in use already.
     package static func make(_ form: SecureIDForm) -> String {
         switch form {
         case .random:
@@ -26,12 +27,12 @@ package enum SecureID {
                 let digits = String(UInt64.random(in: 0...UInt64.max), radix: 16)
                 return String(repeating: "0", count: 16 - digits.count) + digits
             }.joined()
-        // 0 is how the clients parse a string that is not a number.
+        // 0 is not used: clients parse a string that is not a number as 0.
         case .int31: return String(Int.random(in: 1...maximumNumber))
         }
     }
 
-    /// Whether a payload may have this id. Each id is written in one way only.
+    /// Whether a payload may have this id. Each id has only one written form.
     package static func isWellFormed(_ id: String) -> Bool {
         let bytes = Array(id.utf8)
         if bytes.count == randomDigits {
@@ -43,7 +44,7 @@ package enum SecureID {
         return number <= maximumNumber
     }
 
-    /// Returns the id as answers show it: a number if it is one.
+    /// Returns the id as responses show it: as a number in the form `int31`.
     package static func json(_ id: String) -> JSONValue {
         switch SecureIDForm(of: id) {
         case .random: .string(id)

@@ -1,8 +1,8 @@
 /// A selection of devices by their tags: `follows_mets && (premium || !muted)`, as Azure
 /// Notification Hubs writes it. Pure.
 ///
-/// `!` binds before `&&`, that before `||`. A device's tags are its channels; `$InstallationId:{…}`
-/// and `$UserId:{…}`, with or without the braces, are tags that each device has by itself.
+/// `!` binds before `&&`, and `&&` before `||`. A device's tags are its channels. Each device also
+/// has the tags `$InstallationId:{…}` and `$UserId:{…}`, whose braces are optional.
 package indirect enum TagExpression: Sendable, Equatable {
     case tag(String)
     /// LeanCloud's and Azure's `installationId`, or our object id.
@@ -44,8 +44,8 @@ package indirect enum TagExpression: Sendable, Equatable {
 
     /// Returns the condition on installations.
     ///
-    /// - Parameter extra: The path to further tags in a device that is selected for a template:
-    ///   those of the template, a list of strings.
+    /// - Parameter extra: The path to further tags of a device, a list of strings: the tags of the
+    ///   template that the send fills.
     /// - Returns: The condition that a device must fulfil.
     package func condition(also extra: WherePath? = nil) -> Where {
         switch self {
@@ -68,8 +68,8 @@ package indirect enum TagExpression: Sendable, Equatable {
 
 extension WherePath {
     package static let channels = WherePath(segments: ["channels"])
-    /// The identity that the device belongs to, by any of its fields. No client can name this path:
-    /// a field's name has no `$`.
+    /// The identity that the device belongs to, by any of its fields. No client can name this path,
+    /// as a field's name has no `$`.
     package static let identity = WherePath(segments: ["$identity"])
     /// The provider that reaches the device. No client can name this path either.
     package static let provider = WherePath(segments: ["$provider"])
@@ -100,7 +100,8 @@ package enum TagName {
         return (1...maximumCharacters).contains(count) && tag.unicodeScalars.allSatisfy(isOfTag)
     }
 
-    /// Whether the character is of Azure's alphabet or allowed in a channel's name: both are one set.
+    /// Whether the character is allowed in Azure's tags or in a channel's name: a device's tags are
+    /// its channels.
     static func isOfTag(_ scalar: Unicode.Scalar) -> Bool {
         guard scalar.isASCII else { return ChannelName.isValid(String(scalar)) }
         return ASCII.isAlphanumeric(UInt8(scalar.value))

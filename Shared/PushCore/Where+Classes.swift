@@ -2,7 +2,7 @@ extension Where {
     /// The known classes.
     package static let classNames: Set<String> = ["_Installation", "_User"]
 
-    /// Checks the classes that the sub-queries select from.
+    /// Validates the classes that sub-queries select from.
     ///
     /// - Throws: `WhereError` 103 that names an unknown class.
     package func checkClasses() throws(WhereError) {

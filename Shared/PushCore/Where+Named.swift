@@ -1,8 +1,8 @@
-/// An equality on a field whose value few devices share, as in a `where` on one device, or on one
-/// user's devices.
+/// An equality on a field whose values few devices share, such as a `where` for one device or for
+/// one user's devices.
 package struct NamedDevices: Sendable, Equatable {
     package let field: Field
-    /// Strings, or pointers for `owner` and `user`. At least one.
+    /// The values, at least one: strings, or pointers for `owner` and `user`.
     package let values: [WhereValue]
 
     package enum Field: String, Sendable, CaseIterable {
@@ -24,8 +24,8 @@ package struct NamedDevices: Sendable, Equatable {
 }
 
 extension Where {
-    /// The devices that it names, if it is nothing else: `objectId`, `installationId`,
-    /// `deviceToken`, `owner` or `user` equals one value, or one of a list.
+    /// The devices that it names; `nil` for any other condition. It must require that `objectId`,
+    /// `installationId`, `deviceToken`, `owner` or `user` equals one value, or one of a list.
     package var namedDevices: NamedDevices? {
         switch self {
         case .all(let parts): return parts.count == 1 ? parts[0].namedDevices : nil

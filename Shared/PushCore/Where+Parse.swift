@@ -1,11 +1,11 @@
 package import JSON
 
 extension Where {
-    /// Reads a condition: an object of fields, or an array of such objects, all of which must hold.
+    /// Parses a condition: an object of fields, or an array of such objects, which must all hold.
     ///
-    /// - Throws: `WhereError` with LeanCloud's code: 102 for an operator that is unknown or not
-    ///   supported, and for exceeding a limit, 103 for an invalid class name, 105 for a key, 106
-    ///   for a pointer, 107 for a wrong form, 302 for a place.
+    /// - Throws: `WhereError` with LeanCloud's code: 102 for an unknown or unsupported operator,
+    ///   and for exceeding a limit; 103 for an invalid class name; 105 for a key; 106 for a
+    ///   pointer; 107 for a wrong form; 302 for a place.
     package static func parse(_ value: JSONValue) throws(WhereError) -> Where {
         var reader = WhereReader()
         return try reader.condition(value, depth: 1)
@@ -50,7 +50,8 @@ extension WherePath {
         self.segments = segments
     }
 
-    /// Whether the segment is a valid name: the first must be one that can be saved; below it any key is valid.
+    /// Whether the segment is a valid name. The first segment must be a field name that can be
+    /// saved; the others may be any key.
     private static func isName(_ segment: String, isFirst: Bool) -> Bool {
         let bytes = segment.utf8
         guard let first = bytes.first, bytes.count <= Where.maximumKeyBytes else { return false }
@@ -61,7 +62,7 @@ extension WherePath {
             ? bytes.allSatisfy { ASCII.isAlphanumeric($0) || $0 == 0x5f || $0 == 0x2d } : false
     }
 
-    /// Returns a name for an error's text: bounded, as it may be anything.
+    /// Returns a name for an error message, cut to a bounded length.
     static func shown(_ text: String) -> String { String(text.prefix(100)) }
 }
 
@@ -136,7 +137,7 @@ private struct WhereReader {
         return try conditions(list, of: name, depth: depth)
     }
 
-    /// Counts a node. Throws if it is too deep, or one too many.
+    /// Counts a node. Throws if it is too deep, or if there are too many nodes.
     private mutating func enter(_ depth: Int, _ field: String) throws(WhereError) {
         nodes += 1
         guard depth <= Where.maximumDepth else {
@@ -170,7 +171,8 @@ private struct WhereReader {
             return [try equality(value, of: path, depth: depth)]
         }
         var tests: [WhereTest] = []
-        // LeanCloud's JavaScript SDK merges equality with a pointer and operators into one object.
+        // LeanCloud's JavaScript SDK merges a pointer, meaning equality, and operators into one
+        // object.
         if operators.count < object.count {
             let typed = Self.members(of: object) { !Self.isOperator($0) }
             tests.append(try equality(.object(typed), of: path, depth: depth))
@@ -194,7 +196,8 @@ private struct WhereReader {
         return members
     }
 
-    /// Returns the operators of an object, which may also contain a typed value; `nil` if it is a value.
+    /// Returns the operators of an object, which may also contain a typed value; `nil` if the
+    /// object has no operators and so is a value.
     private func operators(
         of object: JSONObject,
         _ path: WherePath
@@ -217,7 +220,7 @@ private struct WhereReader {
         of path: WherePath,
         depth: Int
     ) throws(WhereError) -> WhereTest {
-        // A list of channels selects devices that have all of them: their order does not matter.
+        // A list of channels selects devices that have all of them, in any order.
         if path.segments == ["channels"], let list = value.array, !list.isEmpty {
             try addElements(list.count, path.text)
             var names: [WhereElement] = []
@@ -461,13 +464,14 @@ private struct WhereReader {
             guard let number = value.double else {
                 throw .malformed(path.text, "a number too large")
             }
-            // One number has one form: `1.0` is `1`. Larger ones are stored by the digits that they
-            // are written with, which differ from those of the equal integer.
+            // A number has one form: `1.0` is `1`. Larger numbers are stored with the digits in
+            // which they were written, which differ from those of the equal integer.
             if abs(number) <= 0x1p53, let whole = value.integer { return .integer(Int64(whole)) }
             return .double(number)
         case .string(let text):
             guard !text.utf8.contains(0) else { throw .malformed(path.text, "a NUL character") }
-            // These two are dates, which clients see as strings; so a string is read as a date here.
+            // These two fields are dates, which clients see as strings. So a string is parsed as a
+            // date here.
             if path.segments == ["createdAt"] || path.segments == ["updatedAt"],
                 let instant = Instant(iso8601: text)
             {
@@ -520,7 +524,8 @@ private struct WhereReader {
         }
     }
 
-    /// Checks a value that goes to the database unchanged: no NUL, no number beyond its types, not too deep.
+    /// Validates a value that goes to the database unchanged: it has no NUL, no number beyond the
+    /// database's types, and is not too deep.
     private mutating func checkStructure(
         _ value: JSONValue,
         _ path: WherePath,
@@ -546,7 +551,7 @@ private struct WhereReader {
     }
 }
 
-/// One operator of a field, with the others of the same object.
+/// One operator of a field. `beside` is its object, with the other operators.
 private struct WhereOperand {
     let name: String
     let value: JSONValue
@@ -598,7 +603,8 @@ private struct WhereOperand {
         return found
     }
 
-    /// Reads a corner. LeanCloud's Python SDK writes it as the list that an app gives: latitude, longitude.
+    /// Reads a corner. LeanCloud's Python SDK writes a corner as a list that the app gives:
+    /// latitude, longitude.
     private func corner(_ value: JSONValue) throws(WhereError) -> GeoPoint {
         guard let pair = value.array else { return try GeoPoint(value, of: path) }
         guard pair.count == 2, let latitude = pair[0].double, let longitude = pair[1].double else {

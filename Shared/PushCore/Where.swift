@@ -3,15 +3,15 @@ package import JSON
 /// A selection of objects: LeanCloud's and Parse's `where`, parsed once, typed and bounded. Pure.
 /// deploy/guides/push-request.md explains its meaning.
 ///
-/// Its meaning is MongoDB's. An absent field equals `null`, and matches only what says "not"
-/// (`$ne`, `$nin`, `$nor`, `$notInQuery`, `$dontSelect`) and `$exists: false`. Nothing compares
-/// across types. An array matches a test when the array itself or any of its elements does. Dotted
-/// paths lead through objects, not through arrays.
+/// It has the meaning of MongoDB. An absent field equals `null`. It matches only negative tests
+/// (`$ne`, `$nin`, `$nor`, `$notInQuery`, `$dontSelect`) and `$exists: false`. Values of different
+/// types never compare. An array matches a test if the array itself or one of its elements does.
+/// Dotted paths go through objects, not through arrays.
 package enum Where: Sendable, Equatable {
-    /// All of these hold; without any: everything matches.
+    /// All of these hold. An empty list matches everything.
     case all([Where])
     case any([Where])
-    /// Not one of these holds.
+    /// None of these holds.
     case none([Where])
     case field(WherePath, WhereTest)
 
@@ -19,12 +19,12 @@ package enum Where: Sendable, Equatable {
 
     /// The maximum depth of conditions, sub-queries and values.
     package static let maximumDepth = 16
-    /// The maximum number of conditions, tests and members of values in all.
+    /// The maximum total number of conditions, tests and members of values.
     package static let maximumNodes = 1000
-    /// The maximum number of elements in all lists together.
+    /// The maximum total number of elements of all lists.
     package static let maximumElements = 10_000
     package static let maximumPatternBytes = 1000
-    /// The limit for all patterns together.
+    /// The maximum total size of all patterns.
     package static let maximumPatternBytesInAll = 4000
     /// The maximum depth of sub-queries.
     package static let maximumQueryDepth = 3
@@ -32,7 +32,7 @@ package enum Where: Sendable, Equatable {
     package static let maximumKeyBytes = 128
 }
 
-/// A field's name, or a dotted path into one.
+/// A field's name, or a dotted path into a field.
 package struct WherePath: Sendable, Hashable {
     package let segments: [String]
 
@@ -48,9 +48,9 @@ package indirect enum WhereTest: Sendable, Equatable {
     case compare(Comparison, WhereValue)
     case among([WhereValue])
     case notAmong([WhereValue])
-    /// Each of these equals the field or an element of it; none at all matches nothing.
+    /// Each of these equals the field or an element of it. An empty list matches nothing.
     case holdsAll([WhereElement])
-    /// An array whose every element is one of these.
+    /// An array of which every element is one of these.
     case containedBy([WhereValue])
     case size(Int)
     case exists(Bool)
@@ -58,13 +58,13 @@ package indirect enum WhereTest: Sendable, Equatable {
     /// A pointer to an object that the query selects.
     case inQuery(WhereQuery)
     case notInQuery(WhereQuery)
-    /// Equal to the value of that field in some object that the query selects.
+    /// Equal to the value of that field in an object that the query selects.
     case selected(WherePath, by: WhereQuery)
     case notSelected(WherePath, by: WhereQuery)
-    /// A point whose distance, in radians, is within these, ends included.
+    /// A point whose distance, in radians, is within these limits, inclusive.
     case near(GeoPoint, minimum: Double?, maximum: Double?)
     case inBox(southWest: GeoPoint, northEast: GeoPoint)
-    /// Inside of a polygon on the plane of longitude and latitude.
+    /// A point inside of a polygon on the plane of longitude and latitude.
     case inPolygon([GeoPoint])
 
     package enum Comparison: String, Sendable {
@@ -90,14 +90,15 @@ package enum WhereValue: Sendable, Equatable {
     case date(Instant)
     case pointer(className: String, objectID: String)
     case point(GeoPoint)
-    /// An array, or an object of an unknown type: equal only as a whole.
+    /// An array, or an object of an unknown type. It is compared only as a whole.
     case structure(JSONValue)
 }
 
 /// A query inside of a `where`.
 package struct WhereQuery: Sendable, Equatable {
     package var condition: Where
-    /// `nil`: that of the pointer it is compared with (the seed's short form, which has no limit either).
+    /// The class; `nil` for the class of the pointer that is compared (the short form, which has no
+    /// limit either).
     package var className: String?
     package var limit: Int?
     package var skip: Int
@@ -158,7 +159,7 @@ package struct WhereError: Error, Equatable, Sendable, CustomStringConvertible {
 }
 
 extension Where {
-    /// The point by whose distance objects are sorted, unless an order is given.
+    /// The point by whose distance objects are sorted if the query has no order.
     package var nearest: (path: WherePath, point: GeoPoint)? {
         switch self {
         case .field(let path, .near(let point, _, _)): return (path, point)

@@ -1,15 +1,15 @@
 /// A regular expression of a `where`: the common subset of PCRE and JavaScript, as a tree. Pure.
 ///
-/// Only whether it matches is ever asked, so groups capture nothing and laziness is dropped.
-/// Constructs that such a matcher cannot handle in bounded time (back references, atomic groups),
-/// or that engines interpret differently, are refused by name. `.` does not match a line feed, `$`
-/// matches at the very end only, classes like `\w` are those of ASCII, and case is folded one
-/// character at a time.
+/// A pattern only says whether a string matches, so groups capture nothing and laziness is ignored.
+/// Some constructs are refused by name: those that a matcher cannot handle in bounded time (back
+/// references, atomic groups), and those that engines interpret differently. `.` does not match a
+/// line feed. `$` matches only at the very end. Classes like `\w` are those of ASCII. Case is
+/// folded one character at a time.
 package struct WherePattern: Sendable, Equatable {
     package let source: String
     package let options: String
     package let root: Node
-    /// Whether `^` and `$` also match at each line.
+    /// Whether `^` and `$` also match at the start and end of each line.
     package let isMultiline: Bool
 
     package indirect enum Node: Sendable, Equatable {
@@ -19,7 +19,7 @@ package struct WherePattern: Sendable, Equatable {
         case lineStart, lineEnd, textStart, textEnd, wordBoundary, noWordBoundary
         case sequence([Node])
         case choice([Node])
-        /// `maximum` is `nil` for any number.
+        /// `maximum` is `nil` if there is no limit.
         case repetition(Node, minimum: Int, maximum: Int?)
         case lookahead(Node, isNegative: Bool)
     }
@@ -31,8 +31,8 @@ package struct WherePattern: Sendable, Equatable {
 
     /// The highest number in a quantifier.
     package static let maximumRepeats = 255
-    /// The largest pattern with all quantifiers expanded, and how much of that may be optional:
-    /// both cost a matcher memory, the latter quadratically.
+    /// The largest size of a pattern with all quantifiers expanded, and the largest optional part
+    /// of it. Both cost a matcher memory, and the optional part quadratically.
     package static let maximumSize = 2000
     package static let maximumOptionalSize = 250
     package static let maximumGroupDepth = 40
@@ -100,7 +100,7 @@ extension WherePattern.ScalarSet {
         self.ranges = merged
     }
 
-    /// All other characters. No string contains NUL.
+    /// All other characters, except NUL, which no string contains.
     var inverted: Self {
         var rest: [ClosedRange<UInt32>] = []
         var next: UInt32 = 1
@@ -118,8 +118,8 @@ extension WherePattern.ScalarSet {
     static let words = Self([48...57, 65...90, 95...95, 97...122])
     static let spaces = Self([9...13, 32...32])
 
-    /// The characters that have another case, sorted, each with that case: read from Unicode's
-    /// tables once, as each lookup takes a while.
+    /// The characters that have another case, sorted, each with that case. They are read from
+    /// Unicode's tables once, as each lookup takes a while.
     private static let cased: [(code: UInt32, other: UInt32)] = {
         let blocks: [ClosedRange<UInt32>] = [
             0x41...0x2FFF, 0xA640...0xABFF, 0xFF21...0xFF5A, 0x10400...0x104FF,
@@ -165,7 +165,7 @@ extension Unicode.Scalar {
 }
 
 extension WherePattern.Node {
-    /// The cost for a matcher, saturating; see `WherePattern.maximumSize`.
+    /// The cost of the node for a matcher, with saturation; see `WherePattern.maximumSize`.
     fileprivate var weight: (size: Int, optional: Int) {
         switch self {
         case .literal, .any, .set, .lineStart, .lineEnd, .textStart, .textEnd, .wordBoundary,
@@ -197,7 +197,7 @@ extension WherePattern.Node {
         }
     }
 
-    /// Whether it may match without consuming a character.
+    /// Whether the node may match without consuming a character.
     fileprivate var canBeEmpty: Bool {
         switch self {
         case .literal, .any, .set: false
@@ -211,7 +211,7 @@ extension WherePattern.Node {
     }
 }
 
-/// A reader of a pattern from the front.
+/// A parser of a pattern.
 private struct PatternReader {
     typealias Node = WherePattern.Node
     typealias ScalarSet = WherePattern.ScalarSet
@@ -278,7 +278,7 @@ private struct PatternReader {
         return next
     }
 
-    /// Reads `(?i)` and the like, at the very front.
+    /// Reads options such as `(?i)` at the very beginning.
     private mutating func leadingOptions() throws(WhereError) {
         while starts(with: "(?") {
             let letters = scalars[(position + 2)...].prefix { $0 != ")" }
@@ -290,7 +290,7 @@ private struct PatternReader {
         }
     }
 
-    /// Skips spaces and comments, which `x` allows between the parts.
+    /// Skips spaces and comments, which the option `x` allows between the parts.
     private mutating func skipSpace() {
         guard ignoresSpace else { return }
         while let next {
@@ -338,7 +338,7 @@ private struct PatternReader {
         }
     }
 
-    /// Reads the text between `\Q` and `\E`, or the end; a quantifier applies to its last character.
+    /// Reads the text from `\Q` to `\E` or the end. A quantifier applies to its last character.
     private mutating func quoted() -> (ArraySlice<Unicode.Scalar>, Unicode.Scalar?) {
         let start = position
         var end = scalars.count
@@ -388,7 +388,7 @@ private struct PatternReader {
                 "$regex counts beyond \(WherePattern.maximumRepeats)"
             )
         }
-        // Laziness changes which part matches, never whether.
+        // Laziness changes which part matches, but not whether the pattern matches.
         if !take("?"), next == "+" { throw refused("a possessive count") }
         skipSpace()
         if let next, "*+?".unicodeScalars.contains(next) { throw malformed("counts a count") }
@@ -523,7 +523,7 @@ private struct PatternReader {
         }
     }
 
-    /// Returns the character that an escape means, inside of a class or outside.
+    /// Returns the character of an escape, inside or outside of a class.
     private mutating func character(
         escapedBy letter: Unicode.Scalar
     ) throws(WhereError) -> Unicode.Scalar {
@@ -591,7 +591,7 @@ private struct PatternReader {
             if take("\\Q") {
                 let (text, last) = quoted()
                 ranges += (text + [last].compactMap { $0 }).map { $0.value...$0.value }
-                // Empty quotes are not a member: a `]` behind them may still be the first.
+                // Empty quotes are not a member: a `]` after them may still be the first member.
                 if last != nil { isFirst = false }
                 continue
             }
@@ -621,7 +621,7 @@ private struct PatternReader {
     private enum Member {
         case one(Unicode.Scalar)
         case named(ScalarSet)
-        /// Contains both cases of its characters.
+        /// It contains both cases of its characters.
         case shorthand(ScalarSet)
     }
 

@@ -1,6 +1,6 @@
 /// The type of a Windows payload.
 package enum WindowsPayload {
-    /// Returns `X-WNS-Type` by the name of the root element; `nil` if WNS has no such type.
+    /// Returns the `X-WNS-Type` for the name of the root element; `nil` if WNS has no such type.
     package static func type(of xml: String) -> String? {
         var rest = xml[...]
         while let open = rest.firstIndex(of: "<") {

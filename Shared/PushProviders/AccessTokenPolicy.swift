@@ -4,23 +4,23 @@ internal import PushCore
 
 /// The reason why there is no access token.
 struct TokenRefusal: Error, Equatable {
-    /// `misconfigured`; `unavailable`; or `notSent` if the token endpoint was not reached, or rejected our
-    /// clock: the notification itself was never sent.
+    /// `misconfigured`, `unavailable`, or `notSent`: the token endpoint was not reached, or
+    /// rejected our clock. The notification itself was not sent.
     var outcome: ProviderOutcome
     var status: Int?
     var reason: String
-    /// Whether the endpoint rejects the times in our grant.
+    /// Whether the endpoint rejects the times in our grant, so that the clock may be wrong.
     var isOfTheClock = false
 
     var answer: ProviderAnswer { ProviderAnswer(outcome, status: status, reason: reason) }
 }
 
-/// The rules for fetching an OAuth token, and for the deliveries that wait for it. Pure: times are passed in,
-/// milliseconds.
+/// The rules for fetching an OAuth token, and for the deliveries that wait for it. Pure: times are
+/// passed in as milliseconds.
 struct AccessTokenPolicy: Equatable {
     enum Decision: Equatable {
         case use(String)
-        /// Still valid, but a new one is due: fetch it in the background.
+        /// The token is still valid, but a new one is due: fetch it in the background.
         case useAndFetch(String)
         case waitAndFetch
         /// A fetch is running.
@@ -31,7 +31,7 @@ struct AccessTokenPolicy: Equatable {
     static let earlyMilliseconds: Int64 = 5 * 60_000
     /// The minimum time between two fetches of tokens that the provider calls invalid.
     static let minimumMilliseconds: Int64 = 60_000
-    /// The longest wait that an endpoint may ask for.
+    /// The longest delay of an endpoint that is obeyed.
     static let longestMilliseconds: Int64 = 86_400_000
 
     private var token: String?
@@ -66,8 +66,9 @@ struct AccessTokenPolicy: Equatable {
         refusal = nil
     }
 
-    /// Records a failed fetch. A refusal that only an operator can resolve is not retried within a
-    /// minute; a transient one after 1, 2, 4 … 60 s, or the endpoint's own delay.
+    /// Records a failed fetch. If only an operator can resolve a refusal, the fetch is not retried
+    /// within a minute. A transient failure is retried after 1, 2, 4 … 60 s, or after the
+    /// endpoint's own delay.
     mutating func failed(_ refusal: TokenRefusal, at now: Int64) {
         isFetching = false
         failures = min(failures + 1, 7)
@@ -84,7 +85,7 @@ struct AccessTokenPolicy: Equatable {
         heldUntil = now + wait
     }
 
-    /// Discards a token that the provider rejects, though it should still be valid.
+    /// Discards a token that the provider rejects although it should be valid.
     mutating func discard(_ token: String, at now: Int64) {
         guard token == self.token else { return }
         if let discardedAt, now - discardedAt < Self.minimumMilliseconds { return }
@@ -140,9 +141,10 @@ struct AccessTokenGrant: Equatable {
         }
     }
 
-    /// Whether the times in our grant were rejected. Google has one error for a wrong signature and a wrong
-    /// time, and distinguishes them in the description: "Invalid JWT: Token must be a short-lived token (60
-    /// minutes) and in a reasonable timeframe. Check your iat and exp values in the JWT claim."
+    /// Whether the times in our grant were rejected. Google uses one error for a wrong signature
+    /// and a wrong time. Only its description says which: "Invalid JWT: Token must be a short-lived
+    /// token (60 minutes) and in a reasonable timeframe. Check your iat and exp values in the JWT
+    /// claim."
     private static func isOfTheClock(_ description: String?) -> Bool {
         guard let description else { return false }
         return description.contains("reasonable timeframe")

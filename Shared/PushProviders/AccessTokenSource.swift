@@ -2,8 +2,8 @@ internal import HTTPTransport
 internal import Observability
 internal import PushCore
 
-/// One OAuth access token, fetched when it is first needed, and again before it expires, by a
-/// single call for all waiters. Confined to one loop.
+/// An OAuth access token. It is fetched when it is first needed, and again before it expires. One
+/// call serves all waiters. Confined to one loop.
 final class AccessTokenSource {
     private let slot: ConnectionSlot
     private let makeRequest: () throws -> HTTPRequest
@@ -29,8 +29,8 @@ final class AccessTokenSource {
         self.makeRequest = makeRequest
     }
 
-    /// Runs `body` now if there is a token, else when it has come or was refused. The waiters are
-    /// bounded by the deliveries that their clients have in flight.
+    /// Runs `body` at once if there is a token, else when the fetch has ended. The deliveries that
+    /// clients have in flight bound the number of waiters.
     func withToken(_ body: @escaping (Result<String, TokenRefusal>) -> Void) {
         switch rule.decision(at: clock.now().milliseconds) {
         case .use(let token): body(.success(token))
@@ -67,7 +67,8 @@ final class AccessTokenSource {
             switch result {
             case .success(let response): finish(AccessTokenGrant.read(response, at: clock.now()))
             case .failure(let error):
-                // The request may never have been sent: a peer may allow no stream, or no byte of a body.
+                // The request may not have been sent: a peer may allow no stream, or accept no byte
+                // of a body.
                 if error.kind == .timeout {
                     slot.replace(
                         generation,

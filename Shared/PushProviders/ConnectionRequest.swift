@@ -1,12 +1,13 @@
 internal import JSON
 internal import PushCore
 
-/// The conversion of a push to the message of a device with a connection of its own: LeanCloud's `data`
-/// as its Android SDK gets it, flat, without the keys of other platforms.
+/// The conversion of a push to the message of a device that holds a connection to Carillon. It is
+/// LeanCloud's `data` as LeanCloud's Android SDK gets it: flat, without the keys of other
+/// platforms.
 package enum ConnectionRequest {
     static let maximumPayloadBytes = 4096
     private static let maximumCollapseIDBytes = 256
-    /// The headers of the payload: they are not sent, but stored with the message.
+    /// Headers of the payload that are not sent, but stored with the message.
     package static let collapseHeader = "collapse-id"
     package static let channelsHeader = "channels"
 
@@ -55,7 +56,7 @@ package enum ConnectionRequest {
                 platform: .connection,
                 headers: headers,
                 body: JSONValue.object(message).bytes,
-                // A message is stored once, however often it is sent.
+                // A message is stored once, even if it is sent again.
                 repeatOverwrites: true
             ),
             limit: maximumPayloadBytes

@@ -1,12 +1,12 @@
 internal import HTTPTransport
 
-/// The connections that several clients share: limits each client, and takes turns among waiting
-/// ones. No client gets all (`FairShare`), so that one whose provider does not answer leaves room
-/// for the others. Confined to one loop.
+/// The connections that several clients share. It limits each client, and waiting clients take
+/// turns. No client gets all connections (`FairShare`), so that a client whose provider does not
+/// answer leaves some for the others. Confined to one loop.
 final class ConnectionShare {
     private let total: Int
     private var inUse = 0
-    /// The clients that got no connection, and may still have waiting deliveries.
+    /// The clients that got no connection. They may still have waiting deliveries.
     private var waiting: [NotificationQueue] = []
     private var turn = 0
     private var isServing = false
@@ -32,7 +32,8 @@ final class ConnectionShare {
         serve()
     }
 
-    /// Serves waiting clients. A loop instead of recursion: a started delivery may end at once.
+    /// Serves waiting clients. It is a loop, not a recursion, as a started delivery may end at
+    /// once.
     private func serve() {
         guard !isServing else { return }
         isServing = true

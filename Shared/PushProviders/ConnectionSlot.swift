@@ -1,18 +1,18 @@
 internal import HTTPTransport
 internal import Observability
 
-/// The current HTTP client, replaced by a new one if its connections fail: requests on the old one
-/// end there. Confined to one loop.
+/// The current HTTP client. If its connections fail, a new client replaces it, and requests on the
+/// old one end there. Confined to one loop.
 final class ConnectionSlot {
     private let configuration: HTTPTransportConfiguration
     private let loop: HTTPClient.Loop
     private let log: Log
     private var replacedAt: ContinuousClock.Instant?
     private(set) var client: HTTPClient
-    /// The number of the client, so that many answers of one connection replace it only once.
+    /// The number of the client. So many failures of one client replace it only once.
     private(set) var generation = 0
 
-    /// The minimum time between replacements: providers treat connections that come and go rapidly as an attack.
+    /// The minimum time between replacements: providers treat rapid reconnects as an attack.
     private static let minimumInterval = Duration.seconds(1)
 
     init(
@@ -26,12 +26,12 @@ final class ConnectionSlot {
         client = try HTTPClient(configuration, on: loop, log: log)
     }
 
-    /// Replaces the client of this generation, unless it was replaced already, or the last replacement was too
-    /// recent.
+    /// Replaces the client of this generation, unless it was replaced already or another was
+    /// replaced just before.
     ///
     /// - Parameters:
-    ///   - generation: The generation of the client with the bad answer.
-    ///   - reason: For the log.
+    ///   - generation: The generation of the client that failed.
+    ///   - reason: The reason, for the log.
     func replace(_ generation: Int, because reason: String) {
         guard generation == self.generation else { return }
         let now = ContinuousClock.now

@@ -13,17 +13,17 @@ package struct CredentialCheckResult: Equatable, Sendable {
 }
 
 extension ProviderClients {
-    /// Checks a credential with its provider, without a push to any device: FCM and WNS are asked for
-    /// an access token; APNs, which has no such request, in both environments for a silent message to
-    /// a device token of zeros, which it rejects only after the provider token and the topic. MPNS
-    /// offers no check; its certificate is parsed. On the loop.
+    /// Checks a credential with its provider, without a push to any device. FCM and WNS are asked
+    /// for an access token. APNs has no such request: it gets a silent message to a device token of
+    /// zeros, in both environments. It checks the provider token and the topic before it rejects
+    /// the device token. MPNS offers no check, so only the certificate is parsed. On the loop.
     ///
     /// - Parameters:
     ///   - app: The app.
     ///   - platform: The provider.
-    ///   - name: APNs: its topic.
+    ///   - name: The topic for APNs.
     ///   - secret: The opened credential.
-    /// - Returns: The result; for APNs with the environments.
+    /// - Returns: The result; for APNs it names the environments.
     package func check(
         app: String,
         _ platform: Platform,
@@ -62,7 +62,7 @@ extension ProviderClients {
         }
     }
 
-    /// Checks both environments: a certificate, and a newer key, may be for only one.
+    /// Checks both environments: a certificate or a newer key may be valid for only one.
     private func checkAPNs(
         app: String,
         name: String,
@@ -95,7 +95,7 @@ extension ProviderClients {
     private static func isTaken(_ answer: ProviderAnswer) -> Bool {
         switch answer.outcome {
         case .accepted, .unregistered: true
-        // The device does not exist, but the credential and the topic were accepted.
+        // The device token is invalid, but the credential and the topic were accepted.
         case .rejected: answer.reason == "BadDeviceToken"
         case .mismatched, .misconfigured, .unavailable, .throttled, .noAnswer, .notSent: false
         }
@@ -115,7 +115,7 @@ extension ProviderClients {
                 body: Array(#"{"aps":{"content-available":1}}"#.utf8),
                 repeatOverwrites: true
             ),
-            // APNs does not store it.
+            // So APNs does not store the message.
             expiration: 0
         )
     }

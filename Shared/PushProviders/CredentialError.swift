@@ -1,6 +1,6 @@
 internal import JSON
 
-/// The reason why a credential is invalid: names the field, never contains its value.
+/// The reason why a credential is invalid. It names the field and never contains its value.
 package struct CredentialError: Error, Equatable, Sendable, CustomStringConvertible {
     package let field: String
     package let problem: String
@@ -13,7 +13,7 @@ package struct CredentialError: Error, Equatable, Sendable, CustomStringConverti
     package var description: String { "\(field): \(problem)" }
 }
 
-/// A reader of the fields of a credential's secret in its sealed form.
+/// A reader of the fields of a credential's opened secret.
 struct CredentialFields {
     let object: JSONObject
 

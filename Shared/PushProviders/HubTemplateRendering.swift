@@ -23,13 +23,13 @@ package struct DeviceTemplate: Sendable {
         _ properties: ExactStringMap<String>,
         now: Instant
     ) throws(RenderingError) -> PushRequest.NativePayloads {
-        // Headers and the expiry may be expressions, like the strings of the body.
+        // Headers and the expiry may be expressions, as strings of the body may.
         var room = HubExpression.maximumBytes
         func filled(_ text: String) -> String {
             HubExpression(text)?.text(properties, room: &room) ?? text
         }
         let expiry = expiry.map(filled)
-        // Earlier versions stored a time unchanged: without a zone it is in UTC.
+        // Earlier versions stored the time as it was given. A time without a zone is in UTC.
         let expiresAt = expiry.flatMap { Instant(iso8601: $0) ?? Instant(iso8601: $0 + "Z") }
         if let expiresAt, expiresAt <= now {
             throw .expiredTemplate
@@ -70,7 +70,7 @@ package struct DeviceTemplate: Sendable {
             native.mpns = [
                 "headers": .object(headers), "body": .string(try text(properties)),
             ]
-        // No template is registered for a connection.
+        // Templates cannot be registered for a connection.
         case .connection: throw .noContent(.connection)
         }
         return native
@@ -96,7 +96,7 @@ package struct DeviceTemplate: Sendable {
         problem: "becomes too large for any push service"
     )
 
-    /// Fills XML, JSON, or one expression that is the whole body.
+    /// Fills the body: XML, JSON, or a single expression.
     private func text(_ properties: ExactStringMap<String>) throws(RenderingError) -> String {
         if body.unicodeScalars.first(where: { !$0.properties.isWhitespace }) == "<" {
             guard let filled = HubExpression.fill(xml: body, properties) else {
@@ -118,7 +118,7 @@ package struct DeviceTemplate: Sendable {
     }
 }
 
-/// A string value of a template that is an expression as a whole.
+/// A string value of a template that is one expression.
 struct HubExpression: Equatable {
     enum Part: Equatable {
         case literal(String)
@@ -144,10 +144,10 @@ struct HubExpression: Equatable {
         self.isJoined = isJoined
     }
 
-    /// The limit of all inserted values of one template in bytes: no push service accepts more.
+    /// The most bytes of all inserted values of one template. No provider accepts more.
     static let maximumBytes = 16 * 1024
 
-    /// Returns the filled string. Stops early if no room is left, when `room` is negative.
+    /// Returns the filled string. Stops early when `room` is negative, as the limit is exceeded.
     func text(_ properties: ExactStringMap<String>, room: inout Int) -> String {
         var result = ""
         for part in parts where room >= 0 {
@@ -162,7 +162,8 @@ struct HubExpression: Equatable {
         return result
     }
 
-    /// Returns the value in a JSON template: a bare number if the expression says so and it is one.
+    /// Returns the value in a JSON template. It is a number if the expression requests one and the
+    /// value is a number.
     private func value(_ properties: ExactStringMap<String>, room: inout Int) -> JSONValue {
         if !isJoined, parts.count == 1, case .property(let name, .number) = parts[0],
             let text = properties[name], Self.isNumber(text)
@@ -173,7 +174,7 @@ struct HubExpression: Equatable {
         return .string(text(properties, room: &room))
     }
 
-    /// Whether it is a number in JSON's form, without a sign.
+    /// Whether the string is a number in JSON's form, without a sign.
     private static func isNumber(_ text: String) -> Bool {
         guard let first = text.utf8.first, (48...57).contains(first),
             let value = try? JSONValue.parse(Array(text.utf8))
@@ -186,7 +187,7 @@ struct HubExpression: Equatable {
 
     // MARK: Templates
 
-    /// Fills a JSON template: only its string values are expressions.
+    /// Fills a JSON template. Only its string values are expressions.
     ///
     /// - Returns: `nil` if the values exceed `maximumBytes`.
     static func fill(_ value: JSONValue, _ properties: ExactStringMap<String>) -> JSONValue? {
@@ -216,9 +217,9 @@ struct HubExpression: Equatable {
         }
     }
 
-    /// Fills an XML template: the text of its elements and its attributes are expressions.
+    /// Fills an XML template. The text of its elements and its attributes are expressions.
     ///
-    /// - Returns: `nil` if it is not XML, or declares a document type, or if the values exceed
+    /// - Returns: `nil` if it is not XML or declares a document type, or if the values exceed
     ///   `maximumBytes`.
     static func fill(xml: String, _ properties: ExactStringMap<String>) -> String? {
         var room = maximumBytes
@@ -252,7 +253,7 @@ struct HubExpression: Equatable {
         return result + rest
     }
 
-    /// Fills a run of character data; the blanks around it stay.
+    /// Fills character data. Blanks at its start and end stay.
     private static func filled(
         run: Substring,
         _ properties: ExactStringMap<String>,
@@ -268,7 +269,7 @@ struct HubExpression: Equatable {
         return head + filled + inner[inner.index(after: last)...]
     }
 
-    /// Fills the attributes of a tag, and returns it with the position after it.
+    /// Fills the attributes of a tag. Returns the tag and the position after it.
     private static func filled(
         tag: Substring,
         _ properties: ExactStringMap<String>,
@@ -320,7 +321,7 @@ extension HubExpression.Form {
         case .plain, .number: return value
         case .first(let count): return String(value.prefix(count))
         case .clipped(let count):
-            // Looks only as far as requested: a template may clip one long value many times.
+            // Reads only as far as needed, as a template may clip one long value many times.
             let end = value.index(value.startIndex, offsetBy: count, limitedBy: value.endIndex)
             guard let end, end < value.endIndex else { return value }
             let dots = String(repeating: ".", count: min(3, count))
@@ -341,7 +342,7 @@ extension HubExpression.Form {
     }
 }
 
-/// A reader of an expression from its first character to its last.
+/// A parser of an expression.
 private struct ExpressionReader {
     private let characters: [Character]
     private var index = 0

@@ -21,26 +21,28 @@ final class QueuedNotification {
         self.completion = completion
     }
 
-    /// The rest of the time from hand-over to answer.
+    /// The time that is left for the answer.
     var timeLeft: Duration { max(.zero, deadline - .now) }
 
     fileprivate func complete(_ answer: ProviderAnswer) { completion(index, answer) }
 }
 
-/// A queue that starts urgent deliveries before all others, otherwise first come, first served; at most `limit` at
-/// once, and of shared connections no more than this client's share. Confined to its client's loop.
+/// A queue of deliveries. It starts urgent ones first, and otherwise in order of arrival. At most
+/// `limit` are in flight, and of shared connections no more than this client's share. Confined to
+/// its client's loop.
 ///
-/// The time of a delivery counts from `add`. If less than half of it is left when its turn comes, it has waited for
-/// others: its time restarts if the provider has answered meanwhile; if it has not answered for that long, the
-/// delivery ends as not sent. This is checked when another delivery ends, which its own deadline ensures.
+/// A delivery's time counts from `add`. If less than half of it is left when its turn comes, the
+/// delivery has waited for others. If the provider has answered a request within the time limit,
+/// the delivery's time restarts. Otherwise the delivery ends as not sent. This is checked when
+/// another delivery ends, which its own deadline ensures.
 final class NotificationQueue {
-    /// 1 or more. Raising it starts waiting deliveries.
+    /// The most deliveries in flight, 1 or more. Raising it starts waiting deliveries.
     var limit: Int {
         didSet { if limit > oldValue { pump() } }
     }
     private(set) var inFlight = 0
-    /// The closure that starts one delivery; set once, by the client. Ends in `finish` or
-    /// `requeue`, possibly at once.
+    /// The closure that starts one delivery; the client sets it once. Each start ends in `finish`
+    /// or `requeue`, possibly at once.
     var start: (QueuedNotification) -> Void = { _ in }
     /// Called when the last delivery has left.
     var onEmpty: () -> Void = {}
@@ -128,7 +130,8 @@ final class NotificationQueue {
         if count == 0 { onEmpty() }
     }
 
-    /// Returns a delivery to the front: it is sent again before all others of its urgency.
+    /// Returns a delivery to the front of its queue, so that it is sent again before all others of
+    /// its urgency.
     func requeue(_ delivery: QueuedNotification) {
         inFlight -= 1
         if delivery.notification.isUrgent {
@@ -148,7 +151,8 @@ final class NotificationQueue {
         for delivery in dropped { delivery.complete(answer) }
     }
 
-    /// Starts deliveries. A loop instead of recursion: deliveries that end at once must not pile up on the stack.
+    /// Starts deliveries. It is a loop, not a recursion: deliveries that end at once must not fill
+    /// the stack.
     private func pump() {
         guard !isPumping else { return }
         isPumping = true

@@ -1,12 +1,13 @@
 package import JSON
 package import PushCore
 
-/// The output of a platform's renderer for a push, before its marks are located and its size is checked.
+/// The output of a platform's renderer for a push. Its marks are not located yet, and its size is
+/// not checked yet.
 struct PayloadDraft {
     /// The way in which the platform measures a payload.
     enum Measure {
         case bytes
-        /// FCM counts names and strings, before JSON escapes them.
+        /// The bytes of names and strings, before JSON escapes them: the measure of FCM.
         case texts(Int)
     }
 
@@ -15,12 +16,12 @@ struct PayloadDraft {
     var limit: Int
 }
 
-/// A push that all devices of a platform and a language share, with the positions of each device's
-/// own values.
+/// A push that all devices with the same platform and language share, with the positions of each
+/// device's own values.
 ///
-/// The positions are found in the rendered body itself: a placeholder is rendered as a mark with a
-/// quotation mark in it, whose escaped form shows how a value in its place must be escaped, in JSON
-/// inside JSON, or JSON inside XML.
+/// The positions are found in the rendered body itself. Each placeholder is rendered as a mark that
+/// contains a quotation mark. The escaped form of the mark shows how a value must be escaped there,
+/// for example in JSON inside JSON, or in JSON inside XML.
 package struct PayloadTemplate: Sendable {
     private struct Point {
         /// Offset into the body.
@@ -36,7 +37,7 @@ package struct PayloadTemplate: Sendable {
     private let limit: Int
     private let countsTexts: Bool
 
-    /// Whether its payload differs by device.
+    /// Whether its payload differs between devices.
     package var isPersonal: Bool { !points.isEmpty }
     /// The approximate size in memory.
     package var weightBytes: Int {
@@ -81,11 +82,11 @@ package struct PayloadTemplate: Sendable {
     /// Returns the payload of one device.
     ///
     /// - Parameters:
-    ///   - values: The values of its installation, by the fields' names; absent ones, `null`, empty
-    ///     ones, lists and objects become the placeholder's fallback.
-    ///   - badge: The installation's badge after this push; `nil`: it has none.
+    ///   - values: The values of its installation, by field. A placeholder gets its fallback if its
+    ///     value is absent, `null`, empty, a list or an object.
+    ///   - badge: The installation's badge after this push; `nil` if it has none.
     /// - Returns: The payload, complete except for the token.
-    /// - Throws: `tooLarge`: this device cannot be sent this.
+    /// - Throws: `tooLarge` if the payload of this device exceeds the limit.
     package func payload(
         values: JSONObject? = nil,
         badge: Int? = nil
@@ -115,11 +116,11 @@ package struct PayloadTemplate: Sendable {
     }
 }
 
-/// The number of times that a string was escaped in a body.
+/// How a string is escaped at a position of a body.
 struct Escapes: Equatable {
-    /// 0...3: JSON inside JSON is twice.
+    /// How often JSON escapes it, 0...3: twice for JSON inside JSON.
     var json: Int
-    /// Whether XML is around it, outside of any JSON.
+    /// Whether XML escapes it, outside of any JSON.
     var xml: Bool
 
     func write(_ text: String, into body: inout [UInt8]) {
@@ -132,7 +133,7 @@ struct Escapes: Equatable {
         body.append(contentsOf: (xml ? xmlEscaped(text) : text).utf8)
     }
 
-    /// Returns the size that a string has in this place.
+    /// Returns the size of a string at this position.
     func size(of text: String, countsTexts: Bool) -> Int {
         var escapes = self
         if countsTexts, json > 0 { escapes.json -= 1 }
@@ -142,12 +143,12 @@ struct Escapes: Equatable {
     }
 }
 
-/// The marks in a push's data for values that differ by device, while the push is rendered.
+/// The marks that stand for values of devices in a push's data while the push is rendered.
 struct PlaceholderMarks {
     enum Value: Equatable, Sendable {
         case field(PushTemplate.Placeholder)
-        /// A number. A device without a stored badge has had none before: `change` is applied to 0.
-        /// A tile of MPNS' shows no more than `highest`.
+        /// A number. For a device without a stored badge, `change` is applied to 0. MPNS' tiles
+        /// show no more than `highest`.
         case badge(BadgeChange, highest: Int)
 
         func text(_ values: JSONObject?, _ badge: Int?) -> String {
@@ -166,11 +167,13 @@ struct PlaceholderMarks {
         }
     }
 
-    /// A character of the private use area that is not in the data: three bytes in UTF-8.
+    /// A character of the private use area that does not occur in the data. It has three bytes in
+    /// UTF-8.
     private let scalar: Unicode.Scalar
     private var values: [Value] = []
 
-    /// Marks the push's data, and returns it with the meaning of the marks; `nil` if there are none.
+    /// Marks the push's data. Returns the data and the meaning of the marks; `nil` if there are no
+    /// marks.
     static func mark(
         _ request: PushRequest,
         for platform: Platform
@@ -191,7 +194,8 @@ struct PlaceholderMarks {
         return (marked, marks)
     }
 
-    /// Marks the badge in all of `data`: the renderer takes the right one of the platforms' own objects.
+    /// Marks every badge in `data`, also in the platforms' own objects. The renderer then takes the
+    /// right one.
     private mutating func markBadge(_ value: Value, in data: inout JSONObject) {
         let mark = JSONValue.number(add(value, isQuoted: false))
         for name in ["ios", "android", "fcm", "wp"] {
@@ -201,7 +205,7 @@ struct PlaceholderMarks {
         data = Self.marked(data, mark)
     }
 
-    /// Returns the object with the mark in place of its badge, and of that in its `aps`.
+    /// Returns the object with the mark in place of its badge and of the badge in its `aps`.
     private static func marked(_ object: JSONObject, _ mark: JSONValue) -> JSONObject {
         var object = object
         if let badge = object["badge"], BadgeChange(badge) != nil { object["badge"] = mark }
@@ -237,7 +241,7 @@ struct PlaceholderMarks {
         return text(index, isQuoted: isQuoted)
     }
 
-    /// Returns the mark. A number's has no quotation mark: it is escaped nowhere.
+    /// Returns the mark. The mark of a number has no quotation mark, as a number is never escaped.
     private func text(_ index: Int, isQuoted: Bool) -> String {
         "\(scalar)\(isQuoted ? "\"" : "")\(index)\(scalar)"
     }

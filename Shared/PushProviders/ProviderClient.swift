@@ -5,7 +5,7 @@ package struct ProviderAnswer: Sendable, Equatable {
     package var outcome: ProviderOutcome
     /// The HTTP status, if there was an answer.
     package var status: Int?
-    /// The provider's own reason, or ours if it never answered. Bounded, never a token.
+    /// The provider's reason, or our own if it did not answer. Bounded, never a token.
     package var reason: String?
     package var providerMessageID: String?
 
@@ -23,7 +23,7 @@ package struct ProviderAnswer: Sendable, Equatable {
 
     static func bounded(_ text: String, _ limit: Int) -> String {
         guard text.utf8.count > limit else { return text }
-        // By bytes, as one character may be of any length, cut at the start of a scalar.
+        // Limits the bytes, as one character may have any length. Cuts at the start of a scalar.
         var end = text.utf8.index(text.startIndex, offsetBy: limit)
         while text.utf8[end] & 0xC0 == 0x80 { end = text.utf8.index(before: end) }
         return String(text.unicodeScalars[..<end])
@@ -32,34 +32,33 @@ package struct ProviderAnswer: Sendable, Equatable {
 
 /// A client of one provider with one credential.
 ///
-/// Authority: each owns the resources of its credential (the token it signs or fetches, its
-/// connections where they may not be shared) and is confined to one loop. Renewing a token, and the
-/// one repeat that the provider allows after it, happen inside; every other retry is the caller's.
-/// The requests in flight are bounded by the capacity of the provider's connections; the rest waits
-/// here, urgent ones before all others, so the caller must bound what it hands over.
+/// Authority: each client owns the resources of its credential, and is confined to one loop. The
+/// resources are the token that it signs or fetches, and its connections if they may not be shared.
+/// The client renews the token and makes the one repeat that the provider allows after that. Every
+/// other retry is the caller's. The capacity of the provider's connections bounds the requests in
+/// flight. All other deliveries wait here, urgent ones first, so the caller must bound the
+/// deliveries that it hands over.
 ///
-/// Shutdown: `close` ends every delivery that is inside; `closeAfterLastDelivery` lets them end by
-/// themselves first.
+/// Shutdown: `close` ends every delivery inside; `closeAfterLastDelivery` lets them end first.
 package protocol ProviderClient: AnyObject, Sendable {
-    /// Sends the deliveries, in order as far as the connection allows, but urgent ones as soon as
-    /// anything can be sent. On the loop.
+    /// Sends the deliveries, in order as far as the connection allows. Urgent ones are sent as soon
+    /// as anything can be sent. On the loop.
     ///
-    /// `completion` runs on the loop, once for each index, some of them possibly before this
-    /// returns.
+    /// `completion` runs on the loop, once for each index. It may run for some before this returns.
     func send(
         _ deliveries: [OutgoingNotification],
         completion: @escaping @Sendable (Int, ProviderAnswer) -> Void
     )
 
-    /// Withdraws waiting deliveries: they complete as `notSent`, before this returns or, while a
-    /// token is being fetched for them, when that has come. They are not sent later. Deliveries in
-    /// flight are waited for. On the loop.
+    /// Withdraws waiting deliveries: they complete as `notSent` and are not sent later. They
+    /// complete before this returns, or, if they wait for a token, when its fetch has ended.
+    /// Deliveries in flight continue. On the loop.
     func withdrawAll()
 
-    /// The number of deliveries handed over and not yet answered. On the loop.
+    /// The number of deliveries that were handed over and have no answer yet. On the loop.
     var deliveriesInside: Int { get }
 
-    /// Completes unsent deliveries as `notSent`, sent ones as `noAnswer`. On the loop.
+    /// Completes unsent deliveries as `notSent`, and sent deliveries as `noAnswer`. On the loop.
     func close()
 
     /// Closes after the last delivery has completed. On the loop.

@@ -6,14 +6,14 @@ package import PushCore
 
 /// The clients in use, one for each credential and environment.
 ///
-/// Authority: makes them, replaces one when its credential has changed, and owns their shared
-/// resources: the connections to FCM, WNS and the token endpoints, and one provider token for each
-/// of Apple's (team, key). Confined to one loop.
+/// Authority: creates the clients, replaces a client when its credential has changed, and owns the
+/// shared resources: the connections to FCM, WNS and the token endpoints, and one provider token
+/// for each team and key at Apple. Confined to one loop.
 ///
-/// Shutdown: `close` closes them all. Until then its clients' connections keep it alive only as
-/// long as its owner does.
+/// Shutdown: `close` closes all clients. Until then its owner keeps it alive: the connections of
+/// its clients do not.
 package final class ProviderClients: @unchecked Sendable {
-    /// Names one credential of an app in one environment.
+    /// The key of a client: one credential of an app in one environment.
     package struct Key: Hashable, Sendable {
         package var app: String
         package var provider: Platform
@@ -44,7 +44,7 @@ package final class ProviderClients: @unchecked Sendable {
     private struct TokenKey: Hashable {
         var team: String
         var key: String
-        /// A key id with another key has another token.
+        /// If a key id is used with another key, it needs another token.
         var publicKey: String
     }
 
@@ -69,10 +69,10 @@ package final class ProviderClients: @unchecked Sendable {
     private var apnsTokens: [TokenKey: APNsTokenSource] = [:]
     private var uses = 0
 
-    /// The limit of shared connections, as a multiple of one app's.
+    /// The limit of shared connections, as a multiple of the limit of one app.
     private static let sharing = 2
 
-    /// The limit of clients; beyond it, the least recently used one is closed.
+    /// The most clients; above it, the least recently used client is closed.
     private static let maximumClients = 1000
 
     /// - Throws: `ProviderConfiguration.InvalidSetting`, or `HTTPTransportError` if libcurl cannot
@@ -139,7 +139,7 @@ package final class ProviderClients: @unchecked Sendable {
         )
     }
 
-    /// Returns the client for MPNS' unauthenticated channels, of an app that has no credential.
+    /// Returns the client for MPNS' unauthenticated channels, for an app without a credential.
     package func unauthenticatedMPNSClient(app: String) throws -> any ProviderClient {
         try client(for: Key(app: app, provider: .mpns), version: 0) { [:] }
     }
@@ -148,10 +148,11 @@ package final class ProviderClients: @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - key: The credential and its environment.
-    ///   - version: Its `updated_at`: if it has changed, the old client takes nothing new,
-    ///     completes its deliveries, and a new one is made.
-    ///   - secret: Opens the sealed credential; called only if a client has to be made.
-    /// - Returns: A client that is valid until its credential changes: ask again for each batch.
+    ///   - version: The credential's `updated_at`. If it has changed, a new client is created. The
+    ///     old one completes its deliveries and takes no more.
+    ///   - secret: Opens the sealed credential. Called only to create a client.
+    /// - Returns: A client that is valid until its credential changes. Call this again for each
+    ///   batch.
     /// - Throws: `CredentialError`, or an error of `secret`.
     package func client(
         for key: Key,
@@ -174,8 +175,8 @@ package final class ProviderClients: @unchecked Sendable {
         return client
     }
 
-    /// Withdraws the waiting deliveries of all clients, see `ProviderClient.withdrawAll`: for a
-    /// caller that has lost the right to send them. On the loop.
+    /// Withdraws the waiting deliveries of all clients, see `ProviderClient.withdrawAll`. For a
+    /// caller that may no longer send them. On the loop.
     package func withdrawAll() {
         for entry in entries.values { entry.client.withdrawAll() }
         for client in retired { client.withdrawAll() }

@@ -12,7 +12,7 @@ package struct ProviderConfiguration: Sendable {
     }
 
     /// `APNS_PRODUCTION_URL`, `APNS_SANDBOX_URL`, `FCM_URL`, `WNS_LIVE_TOKEN_URL`,
-    /// `WNS_ENTRA_TOKEN_URL`: https origins without a path. Default: the providers' own.
+    /// `WNS_ENTRA_TOKEN_URL`: https origins without a path. The defaults are the providers' own.
     package var apnsProductionURL = "https://api.push.apple.com"
     package var apnsSandboxURL = "https://api.sandbox.push.apple.com"
     package var fcmURL = "https://fcm.googleapis.com"
@@ -22,31 +22,34 @@ package struct ProviderConfiguration: Sendable {
     package var fcmTokenHosts = ["oauth2.googleapis.com"]
     /// `WNS_CHANNEL_HOSTS`: the allowed hosts of channel URIs; see `HostPolicy`.
     package var wnsChannelHosts = [".notify.windows.com"]
-    /// `MPNS_CHANNEL_HOSTS`: likewise; MPNS' unauthenticated channels are plain http on port 80.
+    /// `MPNS_CHANNEL_HOSTS`: the same for MPNS, whose unauthenticated channels are plain http on
+    /// port 80.
     package var mpnsChannelHosts = [".notify.live.net"]
-    /// `PROVIDER_CA_FILE`: PEM certificates trusted beside the system's.
+    /// `PROVIDER_CA_FILE`: PEM certificates that are trusted in addition to the system's.
     package var caFile: String?
     /// `HTTPS_PROXY`, `NO_PROXY`.
     package var proxy: String?
     package var noProxy: String?
-    /// The time from hand-over to answer. FCM asks for at least 10 s; a longer one keeps more
+    /// The time from hand-over to answer. FCM asks for at least 10 s. A longer time keeps more
     /// deliveries in flight while a provider does not answer.
     package var requestTimeout: Duration = .seconds(20)
     package var connectTimeout: Duration = .seconds(10)
-    /// The metric of how long requests for single devices wait for a stream of APNs or FCM.
+    /// The metric of how long requests for single devices wait for a stream to APNs or FCM.
     package var streamWaits: Histogram?
-    /// The maximum of HTTP/2 connections of one APNs credential, and to FCM. Each carries as many
-    /// concurrent requests as the provider allows, 1000 at most.
+    /// The most HTTP/2 connections of one APNs credential, and to FCM. Each carries as many
+    /// concurrent requests as the provider allows, at most 1000.
     package var http2Connections = 8
-    /// The connections of one WNS credential, which uses HTTP/1.1. All together have twice as many.
+    /// The most connections of one WNS credential, which uses HTTP/1.1. All credentials together
+    /// have twice as many.
     package var wnsConnections = 64
-    /// The connections of one MPNS app, which also uses HTTP/1.1. The service may be gone for good, so its share of
-    /// the process is small.
+    /// The most connections of one MPNS app, which also uses HTTP/1.1. The service may be gone for
+    /// good, so its share of the process is small.
     package var mpnsConnections = 16
 
     package init() {}
 
-    /// - Throws: `InvalidSetting`, naming the variable. Call it once, when the settings are read.
+    /// - Throws: `InvalidSetting` with the variable's name. Call it once, when the settings are
+    ///   read.
     package func validate() throws(InvalidSetting) {
         let origins = [
             ("APNS_PRODUCTION_URL", apnsProductionURL), ("APNS_SANDBOX_URL", apnsSandboxURL),
@@ -77,7 +80,7 @@ package struct ProviderConfiguration: Sendable {
         }
     }
 
-    /// Returns the origin without a slash at its end.
+    /// Returns the origin without a trailing slash.
     static func origin(_ url: String) -> String {
         url.hasSuffix("/") ? String(url.dropLast()) : url
     }

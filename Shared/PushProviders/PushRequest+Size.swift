@@ -2,22 +2,22 @@ internal import JSON
 package import PushCore
 
 extension PushRequest {
-    /// The size below which a push fits everywhere, however it is escaped.
+    /// The size below which a push fits on every platform, however it is escaped.
     private static let smallestInDoubt = 512
-    /// The most that APNs' form adds to the members that it copies, including a push's id.
+    /// The most bytes that APNs' form adds to the copied members, including a push's id.
     private static let mostOfForm = 512
-    /// The most that a number may grow, as `1e15` does.
+    /// The most bytes by which a number may grow: `1e15` is written with more digits.
     private static let mostOfNumber = 24
-    /// The maximum of languages that are tried: each costs a full rendering.
+    /// The most languages that are tried, as each costs a full rendering.
     private static let maximumVariants = 4
 
-    /// Whether only a rendering can show that some device can get it.
+    /// Whether only a rendering can show that the push fits for some device.
     ///
-    /// APNs gets some of the request's members, as JSON again: no string is longer there than in the
-    /// request, only numbers may be.
+    /// APNs gets some of the request's members, written as JSON again. A string is never longer
+    /// there than in the request, but a number may be.
     ///
     /// - Parameter bytes: The length of the request as JSON.
-    /// - Returns: `false` if some device can get it.
+    /// - Returns: `false` if the push certainly fits for some device.
     package func isOfDoubtfulSize(bytes: Int) -> Bool {
         guard bytes >= Self.smallestInDoubt, deviceTemplate == nil else { return false }
         guard data != nil || native.apns != nil, isFor(.apns) else { return true }
@@ -28,14 +28,14 @@ extension PushRequest {
         return most > APNsRequest.maximumPayloadBytes
     }
 
-    /// Returns an error if the content is too large for every platform of the request; `nil` if
-    /// devices of one of them may get it in one of its languages. A platform that gets no content
-    /// anyway is ignored. Values that each device stores or adds itself are not known here.
+    /// Returns an error if the content is too large for every platform of the request; `nil` if it
+    /// may fit on one platform in one language. A platform that gets no content is ignored. Values
+    /// that a device stores or adds are unknown here, and are ignored too.
     ///
-    /// Uses the code that renders it for the devices, so that no push is refused that could be sent.
+    /// Uses the renderer that is used for devices, so that no push is refused that could be sent.
     ///
     /// - Parameter bytes: The length of the request as JSON.
-    /// - Returns: The size and the limit that are closest.
+    /// - Returns: The error with the smallest excess over a limit.
     package func tooLargeEverywhere(bytes: Int) -> RenderingError? {
         guard isOfDoubtfulSize(bytes: bytes) else { return nil }
         let variants = LocaleVariants(data).locales
@@ -62,7 +62,7 @@ extension PushRequest {
         return nearest?.error
     }
 
-    /// An id of the length that all have.
+    /// A sample id; all ids have its length.
     private static let someID = "00000000-0000-8000-8000-000000000000"
 
     private func isFor(_ platform: Platform) -> Bool {

@@ -7,7 +7,7 @@ package enum RenderingError: Error, Equatable, Sendable, CustomStringConvertible
     case noContent(Platform)
     case invalid(field: String, problem: String)
     case tooLarge(bytes: Int, limit: Int)
-    /// The device's own template has expired.
+    /// The template that the device has stored has expired.
     case expiredTemplate
 
     package var description: String {
@@ -22,16 +22,16 @@ package enum RenderingError: Error, Equatable, Sendable, CustomStringConvertible
 }
 
 extension PayloadTemplate {
-    /// Renders a push once for all devices of a platform that share a language.
+    /// Renders a push once for all devices with the same platform and language.
     ///
     /// - Parameters:
     ///   - request: The push; `native` for the platform takes precedence over `data`.
-    ///   - pushID: The collapse id if the push has none of its own, so that a repeat overwrites
-    ///     (promise 5).
+    ///   - pushID: The push's id. It is the collapse id if the push has no other, so that a repeat
+    ///     overwrites (promise 5).
     ///   - platform: The platform.
-    ///   - locale: The variant of its texts that `LocaleVariants` chose; `nil` for the plain ones.
+    ///   - locale: The variant of the texts that `LocaleVariants` chose; `nil` for the plain texts.
     /// - Returns: The payload that all these devices share.
-    /// - Throws: `RenderingError`: none of these devices can be sent this.
+    /// - Throws: `RenderingError` if it cannot be sent to any of these devices.
     package static func render(
         _ request: PushRequest,
         pushID: String,
@@ -61,7 +61,7 @@ extension RenderedPayload {
     func header(_ name: String) -> String? { headers.first { $0.name == name }?.value }
 }
 
-/// LeanCloud's `data` as one platform sees it: its own sub-object over the top-level keys.
+/// LeanCloud's `data` for one platform: the keys of its sub-object override the top-level keys.
 struct PlatformData {
     private(set) var fields: JSONObject
 
@@ -71,11 +71,11 @@ struct PlatformData {
 
     /// - Parameters:
     ///   - data: The push's `data`, unchanged.
-    ///   - subObjects: The platform's own, later ones over earlier ones. A `null` in them removes
-    ///     the top-level key.
-    ///   - locale: The variant of its texts; the others are removed.
+    ///   - subObjects: The names of the platform's sub-objects; later ones override earlier ones. A
+    ///     `null` in them removes the top-level key.
+    ///   - locale: The variant of the texts. The other variants are removed.
     ///   - platform: The devices' platform.
-    /// - Throws: `noContent` if it only has texts in other languages.
+    /// - Throws: `noContent` if `data` only has texts in other languages.
     init(
         _ data: JSONObject,
         over subObjects: [String],
@@ -101,8 +101,8 @@ struct PlatformData {
         guard wasEmpty || !fields.isEmpty else { throw .noContent(platform) }
     }
 
-    /// Replaces the plain texts by those of the language. If several match, the closest is used,
-    /// for each text separately.
+    /// Replaces the plain texts by those of the language. If several variants match, the closest is
+    /// used, for each text separately.
     private mutating func chooseLanguage(_ locale: String?, of languages: LocaleVariants) {
         var chosen: [String: (locale: String, value: JSONValue)] = [:]
         for (key, value) in fields {
@@ -128,7 +128,7 @@ struct PlatformData {
         return text
     }
 
-    /// Takes a flag: `1` and `true` are true.
+    /// Removes and returns a flag: `1` and `true` are true.
     mutating func takeFlag(_ key: String) -> Bool {
         guard let value = take(key) else { return false }
         return value.bool ?? (value.integer == 1)

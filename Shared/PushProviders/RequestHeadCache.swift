@@ -1,8 +1,8 @@
 internal import HTTPTransport
 internal import PushCore
 
-/// A cache of the heads of requests to one origin: pushes have few different headers. Bounded;
-/// confined to its client's loop.
+/// A cache of the heads of requests to one origin, as pushes have few different headers. Bounded.
+/// Confined to its client's loop.
 struct RequestHeadCache {
     private struct Key: Hashable {
         var headers: [HTTPField]
@@ -12,7 +12,7 @@ struct RequestHeadCache {
     private let origin: HTTP2Origin
     private var heads: [Key: HTTP2RequestHead] = [:]
 
-    /// One credential has few topics, priorities and tokens.
+    /// The most heads: one credential has few topics, priorities and tokens.
     private static let maximumHeads = 64
 
     init(origin: HTTP2Origin) { self.origin = origin }
@@ -31,10 +31,10 @@ struct RequestHeadCache {
     }
 }
 
-/// The notifications of one hand-over, until each has its answer.
+/// The notifications of one hand-over, until all have answers.
 final class DeliveryBatch {
     let notifications: [OutgoingNotification]
-    /// The number of withdrawals of its client before it came.
+    /// The number of withdrawals of its client before the hand-over.
     let round: Int
     private let deadline: ContinuousClock.Instant
     private let least: Duration
@@ -53,8 +53,9 @@ final class DeliveryBatch {
         self.completion = completion
     }
 
-    /// Returns the rest of the time from hand-over to answer: waiting for a token, or a first attempt, has used some.
-    /// At least a quarter of it, or a working provider's answer would come too late.
+    /// Returns the time that is left for the answer. Waiting for a token, or a first attempt, may
+    /// have used some of it. It is at least a quarter of the whole time, as otherwise the answer of
+    /// a working provider would come too late.
     func timeLeft(at now: ContinuousClock.Instant = .now) -> Duration { max(least, deadline - now) }
 
     func complete(_ index: Int, _ answer: ProviderAnswer) { completion(index, answer) }

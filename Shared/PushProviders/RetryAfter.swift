@@ -8,8 +8,8 @@ extension HTTPResponse {
     }
 }
 
-/// - SeeAlso: RFC 9110, sections 10.2.3 and 5.6.7. Of the three date forms only the one that may
-///   still be sent is accepted. Longer times than a day are cut to it.
+/// - SeeAlso: RFC 9110, sections 10.2.3 and 5.6.7. Only the date form that senders must use is
+///   accepted. A time of more than a day is cut to a day.
 func parseRetryAfter(_ text: String, at now: Instant) -> Duration? {
     let longest: Int64 = 86_400_000
     if !text.isEmpty, text.utf8.allSatisfy({ (48...57).contains($0) }) {

@@ -2,7 +2,7 @@ internal import HTTPTransport
 internal import PushCore
 
 extension ProviderAnswer {
-    /// Classifies a request without an answer.
+    /// Creates the answer for a request that had no response.
     init(_ error: HTTPTransportError) {
         switch error.kind {
         case .invalidRequest, .hostRefused:
@@ -20,8 +20,8 @@ extension ProviderAnswer {
 }
 
 extension HTTPTransportError {
-    /// Whether the connection may still be open but dead, so that its next requests would also get
-    /// no answer.
+    /// Whether the connection may be dead although it is open, so that its next requests would get
+    /// no answer either.
     var discreditsConnection: Bool {
         !requestWasNotSent && (kind == .timeout || kind == .protocolViolation)
     }

@@ -1,4 +1,5 @@
-/// Escapes a string for an element or an attribute; characters that XML 1.0 does not allow are replaced.
+/// Escapes a string for an element or an attribute, and replaces characters that XML 1.0 does not
+/// allow.
 func xmlEscaped(_ text: String) -> String {
     var result = ""
     for scalar in text.unicodeScalars {

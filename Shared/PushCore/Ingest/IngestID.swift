@@ -1,7 +1,7 @@
 /// The `_id` of an object that a device sends: an ObjectId (24 hexadecimal digits) or a UUID (36
 /// characters), in lower case.
 package enum IngestID {
-    /// - Returns: The stored form; `nil` if it is neither.
+    /// - Returns: The stored form; `nil` if the id has neither form.
     package static func canonical(_ text: String) -> String? {
         let count = text.utf8.count
         guard count == 24 || count == 36 else { return nil }
@@ -34,10 +34,11 @@ package enum IngestID {
         (48...57).contains(byte) || (97...102).contains(byte)
     }
 
-    /// Derives a UUID from other names of an object, so that a repeat has the same one.
+    /// Derives a UUID from other names of an object, so that a repeat of the object has the same
+    /// UUID.
     ///
     /// - Parameters:
-    ///   - parts: The names, in order; the first says of which kind they are.
+    ///   - parts: The names, in order. The first one states their kind.
     ///   - digest: SHA-256.
     /// - Returns: The stored form.
     package static func derived(from parts: [String], digest: Digest) -> String {

@@ -1,5 +1,5 @@
-/// The rule for the type names of objects that devices send: a name becomes part of a Kafka topic, of a
-/// view's name and of a path.
+/// The rule for the type names of objects that devices send. A name becomes part of a Kafka topic,
+/// a view's name and a path.
 package enum IngestTypeName {
     package static let maximumBytes = 100
 

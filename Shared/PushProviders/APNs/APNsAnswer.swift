@@ -2,18 +2,19 @@ internal import HTTPTransport
 internal import JSON
 internal import PushCore
 
-/// The classification of an APNs answer. Pure: status, headers and body in, meaning out.
+/// The classification of an APNs answer, from its status, headers and body. Pure.
 ///
 /// - SeeAlso: Apple, "Handling notification responses from APNs".
 struct APNsAnswer: Equatable {
-    /// The client's action, besides reporting the answer.
+    /// The action of the client, in addition to reporting the answer.
     enum Reaction: Equatable {
         case none
-        /// The token is too old: sign a new one, leave the connection (it stays wedged), send again.
+        /// The token is too old. Sign a new one, leave the connection, which keeps rejecting, and
+        /// send again.
         case renewToken
-        /// The connection was used with another key first: send again on a new one.
+        /// The connection was used with another key before. Send again on a new connection.
         case changeConnectionAndRepeat
-        /// Nothing to repeat, but this connection must be closed.
+        /// Send nothing again, but close this connection.
         case changeConnection
         /// The token changed too often: keep the current one.
         case keepToken
@@ -22,11 +23,13 @@ struct APNsAnswer: Equatable {
     var answer: ProviderAnswer
     var reaction = Reaction.none
 
-    /// Whether APNs rejects the time in our token: every push gets this answer, and none is at fault.
+    /// Whether APNs rejects the time in our token. Then every push gets this answer, and no push is
+    /// at fault.
     var isOfTheClock: Bool { answer.status == 403 && answer.outcome == .notSent }
 
-    /// Classifies an answer. APNs has one reason for a token from the future and for one of another's key: the
-    /// clock is at fault if `clockIsInDoubt`, as this host's and Postgres' disagree.
+    /// Classifies an answer. APNs has the same reason for a token from the future and for a token
+    /// signed by a wrong key. The clock is at fault if `clockIsInDoubt`: this host's clock and
+    /// Postgres' clock differ.
     static func classify(
         _ response: HTTPResponse,
         environmentIsExplicit: Bool,
@@ -65,10 +68,11 @@ struct APNsAnswer: Equatable {
         )
     }
 
-    /// Returns when a token became invalid, in milliseconds since 1970. Apple documents milliseconds, and its answers
-    /// have also had seconds: the size of the number shows which, as no token died before September 2001 or after the
-    /// year 33658. A number that cannot be a past time must neither disable a token that is registered later nor
-    /// spare one for ever: then the time is that of this answer.
+    /// Returns when a token became invalid, in milliseconds since 1970. Apple documents
+    /// milliseconds, and its answers have also had seconds. The size of the number shows which, as
+    /// no token became invalid before September 2001 or after the year 33658. Returns `nil` if the
+    /// number is not a past time, so that the time of this answer counts. Otherwise a token that is
+    /// registered later could be disabled, or a dead token kept for ever.
     private static func diedAt(_ value: JSONValue?, _ now: Instant) -> Int64? {
         guard let number = value?.integer.map(Int64.init), number > 0 else { return nil }
         let time =
@@ -91,10 +95,10 @@ struct APNsAnswer: Equatable {
     ) -> (ProviderOutcome, Reaction) {
         switch (status, reason) {
         case (400, "BadDeviceToken"):
-            // Without a stated environment our sandbox and production may be mixed up.
+            // If no environment is stated, the push may have gone to the wrong one by our mistake.
             (environmentIsExplicit ? .unregistered(since: nil) : .rejected, .none)
         case (400, "DeviceTokenNotForTopic"):
-            // Likewise: a push with a wrong topic must not cost an app its devices.
+            // Likewise, a push with a wrong topic must not disable an app's devices.
             (topicIsExplicit ? .unregistered(since: nil) : .rejected, .none)
         case (400, "BadTopic"), (400, "MissingTopic"), (400, "TopicDisallowed"):
             (.misconfigured, .none)
@@ -106,13 +110,13 @@ struct APNsAnswer: Equatable {
         case (410, _): (.unregistered(since: timestamp), .none)
         case (429, "TooManyProviderTokenUpdates"):
             (.unavailable(retryAfter: retryAfter), .keepToken)
-        // Too many to this one device: others are not affected.
+        // Too many requests for this one device: others are not affected.
         case (429, "TooManyRequests"): (.throttled(retryAfter: retryAfter), .none)
         case (429, _): (.unavailable(retryAfter: retryAfter), .none)
         case (503, _): (.unavailable(retryAfter: retryAfter), .changeConnection)
         case (500..., _): (.unavailable(retryAfter: retryAfter), .none)
         case (400..<500, _): (.rejected, .none)
-        // Not an answer of APNs': the server at the origin is wrong, no device is to blame.
+        // APNs does not send such an answer: the server at this address is wrong, not the device.
         default: (.misconfigured, .none)
         }
     }

@@ -4,11 +4,11 @@ internal import PushCore
 
 /// APNs for one credential in one environment.
 ///
-/// With a provider token APNs allows a new connection only one request until it has seen a valid
-/// token: the pool ensures that.
+/// With a provider token, APNs allows only one request on a new connection until it has seen a
+/// valid token. The pool ensures that.
 final class APNsClient: ProviderClient, @unchecked Sendable {
-    /// The common part of one push's requests. Pushes that differ only in the values of their own headers
-    /// share the head.
+    /// The common part of one push's requests. Pushes share a head if only the values of their own
+    /// headers differ.
     private struct Form {
         var payloadHeaders: [RenderedPayload.Header]
         var topic: String?
@@ -17,7 +17,7 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
         var head: HTTP2RequestHead
         var values: [String]
 
-        /// Whether the head fits this notification, too.
+        /// Whether the head also fits this notification.
         func isHead(of notification: OutgoingNotification, _ bearer: String?) -> Bool {
             let headers = notification.payload.headers
             guard self.bearer == bearer, topic == notification.apnsTopic,
@@ -48,9 +48,9 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
 
     /// - Parameters:
     ///   - credential: The sender's credential.
-    ///   - origin: The environment's.
-    ///   - tokens: The (team, key)'s, if the credential is a key.
-    ///   - pool: Connections to the origin, for this client alone: APNs binds a connection to a
+    ///   - origin: The origin of the environment.
+    ///   - tokens: The token source of team and key, if the credential is a key.
+    ///   - pool: Connections to the origin, for this client only: APNs binds a connection to a
     ///     team, a key and their topics.
     ///   - timeout: The time from hand-over to answer.
     ///   - clock: The time for `Retry-After`; also notified if APNs rejects a token for its time.
@@ -134,7 +134,7 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
         }
     }
 
-    /// - Returns: The answer if it cannot be sent.
+    /// - Returns: The answer if the notification cannot be sent.
     private func add(
         _ notification: OutgoingNotification,
         _ bearer: String?,
@@ -163,8 +163,8 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
         }
     }
 
-    /// Returns the form of the previous notification in most cases: the pushes of a broadcast
-    /// differ in their tokens alone.
+    /// Returns the form of a notification. In most cases it is the previous one, as the requests of
+    /// a broadcast differ only in their tokens.
     private func form(
         for notification: OutgoingNotification,
         _ bearer: String?
@@ -221,7 +221,8 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
             if react(classified, response.connection, bearer), mayRepeat {
                 start(batch, [index], isRepeat: true)
             } else {
-                // A first answer that a token is too old may be true.
+                // The first answer that a token is too old may be right: it does not blame the
+                // clock.
                 if classified.isOfTheClock, isRepeat || classified.reaction != .renewToken {
                     clock.refused(by: .apns)
                 }
@@ -230,7 +231,7 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
         }
     }
 
-    /// - Returns: Whether it may be sent once more.
+    /// - Returns: Whether the notification may be sent once more.
     private func react(_ classified: APNsAnswer, _ connection: Int, _ bearer: String?) -> Bool {
         let reason = classified.answer.reason ?? "status \(classified.answer.status ?? 0)"
         switch classified.reaction {

@@ -5,8 +5,8 @@ internal import PushCore
 
 /// A validated APNs credential: a signing key, or a certificate.
 ///
-/// The CLI makes one to validate its input, seals `secret`, and lists `summary`; the dispatcher
-/// makes one from the opened secret.
+/// The CLI creates one to validate its input, stores `secret` sealed, and lists `summary`. The
+/// dispatcher creates one from the opened secret.
 package struct APNsCredential: Sendable {
     enum Method: Sendable {
         case token(key: SigningKey, pem: String, keyID: String, teamID: String)
@@ -75,7 +75,7 @@ package struct APNsCredential: Sendable {
         )
     }
 
-    /// Reads the sealed form.
+    /// Reads the secret in the form that is stored sealed.
     package init(secret: JSONObject) throws(CredentialError) {
         let fields = CredentialFields(object: secret)
         if secret["certificate"] != nil {
@@ -94,7 +94,7 @@ package struct APNsCredential: Sendable {
         }
     }
 
-    /// The object to seal.
+    /// The object that is stored sealed.
     package var secret: JSONObject {
         switch method {
         case .token(_, let pem, let keyID, let teamID):
@@ -110,7 +110,7 @@ package struct APNsCredential: Sendable {
         }
     }
 
-    /// The object that may be listed.
+    /// The object that lists show. It has no secrets.
     package var summary: JSONObject {
         switch method {
         case .token(_, _, let keyID, let teamID):

@@ -8,7 +8,7 @@ enum APNsRequest {
     static let maximumVoIPPayloadBytes = 5120
     static let maximumCollapseIDBytes = 64
 
-    /// The suffix that each push type adds to the bundle id; other types do not exist.
+    /// The known push types, each with the suffix that it adds to the bundle id.
     private static let topicSuffixes = [
         "alert": "", "background": "", "mdm": "", "voip": ".voip",
         "complication": ".complication", "fileprovider": ".pushkit.fileprovider",
@@ -62,7 +62,7 @@ enum APNsRequest {
         guard var payload = native["payload"]?.object else {
             throw .invalid(field: "native.apns.payload", problem: "must be an object")
         }
-        // Messages for device management do not reach an app.
+        // Messages for device management do not reach an app, so they get no push id.
         if request.includesPushID, payload["mdm"] == nil {
             payload[PushRequest.pushIDKey] = .string(pushID)
         }
@@ -100,14 +100,14 @@ enum APNsRequest {
         if let badge = aps["badge"], !PlaceholderMarks.isBadge(badge) {
             throw .invalid(field: "data.badge", problem: "must be a whole number")
         }
-        // Without any of these the device would do nothing: the push is data for the app.
+        // Without any of these keys the device would do nothing, so the push is data for the app.
         if ["alert", "badge", "sound", "content-available"].allSatisfy({ aps[$0] == nil }) {
             aps["content-available"] = 1
         }
         return aps
     }
 
-    /// Adds the headers that are not given, and validates all.
+    /// Adds missing headers, and validates all headers.
     private static func finish(
         _ payload: JSONObject,
         _ stated: [RenderedPayload.Header],
@@ -138,7 +138,7 @@ enum APNsRequest {
                     problem: "cannot be background beside an alert, badge or sound"
                 )
             }
-            // Apple rejects 10 here, so only 5 makes sense.
+            // Apple rejects 10 for these pushes, so the priority is always 5.
             headers.removeAll { $0.name == "apns-priority" }
             add("apns-priority", "5")
         } else if value("apns-priority") == nil {
@@ -170,7 +170,7 @@ enum APNsRequest {
         )
     }
 
-    /// The headers of a request except for its `apns-id`.
+    /// The headers of a request, without its `apns-id`.
     struct Headers: Equatable {
         /// Headers that many pushes share.
         var shared: [HTTPField] = []
@@ -178,12 +178,12 @@ enum APNsRequest {
         var own: [HTTPField] = []
     }
 
-    /// Whether a payload's header belongs to its push alone.
+    /// Whether a header of a payload belongs to one push only.
     static func isOwn(_ name: String) -> Bool {
         name == "apns-collapse-id" || name == "apns-expiration"
     }
 
-    /// Returns the headers that belong to the push alone.
+    /// Returns the headers that belong to one push only.
     static func own(_ notification: OutgoingNotification) -> [HTTPField] {
         var own: [HTTPField] = []
         for header in notification.payload.headers where isOwn(header.name) {
@@ -199,8 +199,8 @@ enum APNsRequest {
 
     /// - Parameters:
     ///   - notification: The notification.
-    ///   - topic: The credential's, for installations that name none.
-    ///   - bearer: The provider token; `nil` if a certificate authenticates us.
+    ///   - topic: The topic of the credential, for installations that name none.
+    ///   - bearer: The provider token; `nil` if we authenticate by a certificate.
     /// - Returns: The headers.
     static func headers(
         _ notification: OutgoingNotification,
@@ -224,6 +224,6 @@ enum APNsRequest {
         return headers
     }
 
-    /// The path before the device's token, which is alphanumeric: the caller has checked it.
+    /// The path before the device's token. The caller has checked that the token is alphanumeric.
     static let path = "/3/device/"
 }

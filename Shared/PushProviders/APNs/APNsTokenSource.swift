@@ -4,9 +4,9 @@ internal import PushCore
 
 /// The rules for renewing a provider token. Pure: times are passed in.
 ///
-/// Apple accepts a token for 60 minutes and allows no more than one in 20. So it is renewed at 50;
-/// earlier only if APNs itself calls it expired, and that once in 20 minutes: with a wrong clock,
-/// every new token would be called expired too.
+/// Apple accepts a token for 60 minutes, and allows a new one every 20 minutes. So a token is
+/// renewed after 50 minutes. It is renewed earlier only if APNs calls it expired, and this only
+/// once in 20 minutes: if the clock is wrong, APNs calls every new token expired.
 struct APNsTokenPolicy: Equatable {
     static let lifetimeSeconds: Int64 = 50 * 60
     static let minimumSeconds: Int64 = 20 * 60
@@ -25,7 +25,7 @@ struct APNsTokenPolicy: Equatable {
     func decision(at now: Int64) -> Decision {
         guard let token else { return .sign }
         if isExpired { return .sign }
-        // A clock that was set back makes the token due: it would lie in the future.
+        // If the clock was set back, the token was issued in the future, and a new one is due.
         let age = now - issuedAt
         let isDue = age >= Self.lifetimeSeconds || age < -60
         return isDue && now >= heldUntil ? .sign : .use(token)
@@ -45,7 +45,7 @@ struct APNsTokenPolicy: Equatable {
         isExpired = true
     }
 
-    /// Records that APNs has seen too many tokens: this one stays for 20 minutes.
+    /// Records that APNs has seen too many tokens: the current one is kept for 20 minutes.
     mutating func tooManyUpdates(at now: Int64) {
         isExpired = false
         heldUntil = now + Self.minimumSeconds

@@ -2,8 +2,8 @@ internal import HTTPTransport
 internal import JSON
 internal import PushCore
 
-/// The classification of an FCM answer. Pure. By `FcmError.errorCode` first, then the status of the
-/// error's body, then the HTTP status.
+/// The classification of an FCM answer: by `FcmError.errorCode`, else by the status in the error's
+/// body, else by the HTTP status. Pure.
 ///
 /// - SeeAlso: Firebase, "ErrorCode" and "Scale with FCM".
 struct FCMAnswer: Equatable {
@@ -11,7 +11,7 @@ struct FCMAnswer: Equatable {
     /// Whether the access token was rejected: renew it and send again, once.
     var wantsRenewal = false
 
-    /// The shortest delays before a retry after a 5xx, and after a quota error.
+    /// The shortest delays before a retry: after a 5xx, and after a quota error.
     private static let minimumServerWait = Duration.seconds(10)
     private static let quotaWait = Duration.seconds(60)
 
@@ -78,7 +78,7 @@ struct FCMAnswer: Equatable {
     private static func byStatus(_ status: String, _ retryAfter: Duration?) -> ProviderOutcome? {
         switch status {
         case "INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE": .rejected
-        // A 404 without FcmError is a wrong project or URL, never a device.
+        // A 404 without FcmError means a wrong project or URL, never a missing device.
         case "UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND": .misconfigured
         case "RESOURCE_EXHAUSTED": .unavailable(retryAfter: retryAfter ?? quotaWait)
         case "INTERNAL", "UNAVAILABLE", "UNKNOWN", "DEADLINE_EXCEEDED", "ABORTED":
@@ -97,12 +97,13 @@ struct FCMAnswer: Equatable {
         }
     }
 
-    /// Whether the token is invalid: a bad argument is its fault only if the answer says so, otherwise the payload's.
+    /// Whether the token is invalid. A bad argument is a fault of the token only if the answer says
+    /// so, else of the payload.
     private static func isTokenFault(_ message: String, _ details: [JSONValue]) -> Bool {
         if message.contains("registration token is not a valid FCM registration token") {
             return true
         }
-        // The token, and nothing else of the message.
+        // Only the token is at fault, and no other field of the message.
         let violations = detail("google.rpc.BadRequest", details)?["fieldViolations"]?.array ?? []
         if !violations.isEmpty, violations.allSatisfy({ $0["field"] == "message.token" }) {
             return true
@@ -115,7 +116,7 @@ struct FCMAnswer: Equatable {
         }
     }
 
-    /// Whether the quota is that of one device, and not of the project or the topic.
+    /// Whether it is the quota of one device, not of the project or the topic.
     private static func isOfDevice(_ details: [JSONValue]) -> Bool {
         let violations = detail("google.rpc.QuotaFailure", details)?["violations"]?.array ?? []
         return !violations.isEmpty

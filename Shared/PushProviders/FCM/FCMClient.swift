@@ -1,8 +1,8 @@
 internal import HTTPTransport
 internal import PushCore
 
-/// FCM for one service account. Its connections are shared with the other accounts: FCM identifies
-/// a request by its bearer alone.
+/// FCM for one service account. It shares its connections with the other accounts: FCM identifies a
+/// request only by its bearer token.
 final class FCMClient: ProviderClient, @unchecked Sendable {
     private let path: String
     private let tokens: AccessTokenSource
@@ -16,8 +16,8 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
 
     /// - Parameters:
     ///   - credential: The credential of the project.
-    ///   - origin: FCM's.
-    ///   - tokens: The credential's.
+    ///   - origin: The origin of FCM.
+    ///   - tokens: The token source of the credential.
     ///   - pool: Shared connections to the origin; their owner closes them.
     ///   - timeout: The time from hand-over to answer.
     ///   - clock: The time for `Retry-After` and the remaining time.
@@ -58,7 +58,7 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
 
     func close() { isClosed = true }
 
-    /// Does nothing: the connections are not this client's.
+    /// Does nothing: this client does not own its connections.
     func closeAfterLastDelivery() {}
 
     private func finish(_ batch: DeliveryBatch, _ index: Int, _ answer: ProviderAnswer) {
@@ -133,7 +133,7 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
             switch result {
             case .failure(let error): finish(batch, index, ProviderAnswer(error))
             case .success(let response):
-                // The headers of an accepted message are not needed.
+                // The headers of a successful response are not needed.
                 let response =
                     response.status == 200
                     ? HTTPResponse(status: 200, body: response.body) : response.whole

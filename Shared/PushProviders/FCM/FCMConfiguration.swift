@@ -13,7 +13,8 @@ package struct FCMCredential: Sendable {
     private let pem: String
 
     /// - Parameters:
-    ///   - account: The object of the service account file, or the sealed form: both are the same.
+    ///   - account: The object of the service account file, or the opened secret, which has the
+    ///     same form.
     ///   - tokenHosts: `FCM_TOKEN_HOSTS`: the allowed hosts of `token_uri`.
     /// - Throws: `CredentialError`, naming the field of the file.
     package init(
@@ -52,12 +53,12 @@ package struct FCMCredential: Sendable {
         }
     }
 
-    /// Reads the sealed form.
+    /// Reads the secret in the form that is stored sealed.
     package init(secret: JSONObject, tokenHosts: [String]) throws(CredentialError) {
         try self.init(validating: secret, tokenHosts: tokenHosts)
     }
 
-    /// The object to seal: a service account with only the used fields.
+    /// The object that is stored sealed: a service account with only the used fields.
     package var secret: JSONObject {
         var object: JSONObject = [
             "type": "service_account", "project_id": .string(projectID),
@@ -68,7 +69,7 @@ package struct FCMCredential: Sendable {
         return object
     }
 
-    /// The object that may be listed.
+    /// The object that lists show. It has no secrets.
     package var summary: JSONObject {
         var object: JSONObject = [
             "projectID": .string(projectID), "clientEmail": .string(clientEmail),

@@ -7,7 +7,7 @@ enum FCMRequest {
     static let maximumPayloadBytes = 4096
     /// The limit of a message to a topic.
     static let maximumTopicPayloadBytes = 2048
-    /// Four weeks.
+    /// The longest lifetime of a message: four weeks.
     static let maximumTimeToLiveSeconds: Int64 = 2_419_200
 
     /// The keys of `data` that belong to other platforms.
@@ -57,7 +57,7 @@ enum FCMRequest {
         }
         var strings = JSONObject()
         if isSilent {
-            // Nothing is shown, but the app may need the texts.
+            // The system shows nothing, but the app may need the texts.
             for (key, value) in [("alert", notification["body"]), ("title", notification["title"])]
             where value != nil { strings[key] = value }
         }
@@ -75,8 +75,8 @@ enum FCMRequest {
         return try finish(message, request, pushID, field: "data")
     }
 
-    /// Renders for Parse's Android SDK, which shows and forwards the values of three strings, and must
-    /// receive the message itself: a `notification` would be shown by the system instead.
+    /// Renders for Parse's Android SDK, which reads three strings and shows or forwards the message
+    /// itself. So there is no `notification`, which the system would show instead.
     ///
     /// - SeeAlso: Parse Server's push adapter, whose form this is.
     private static func renderForParse(
@@ -94,7 +94,7 @@ enum FCMRequest {
         return try finish(message, request, pushID, field: "data")
     }
 
-    /// Returns a key that FCM accepts: reserved ones get a `_` in front.
+    /// Returns a key that FCM accepts: a reserved key gets the prefix `_`.
     private static func allowed(_ key: String) -> String { isReserved(key) ? "_" + key : key }
 
     /// - SeeAlso: Firebase, "Message": the keys of `data`.
@@ -103,16 +103,17 @@ enum FCMRequest {
             || key.hasPrefix("gcm.notification.")
     }
 
-    /// Adds copies of the push for a receiver of LeanCloud's, if it has an `action`: the first two
-    /// are the extras of the receiver's intent, the last is read by LeanCloud's own FCM service. Each
-    /// is added if it fits, as the message has all values under their own names already.
+    /// Adds copies of the push for an app with a receiver of LeanCloud's SDK, if the push has an
+    /// `action`. The first two strings are the extras of the receiver's intent. LeanCloud's own FCM
+    /// service reads the last one. Each copy is added only if it fits, as the message already has
+    /// all values under their own names.
     private static func addExtras(
         of data: JSONObject,
         _ request: PushRequest,
         to strings: inout JSONObject,
         beside texts: Int
     ) {
-        // Placeholders of devices would grow in each copy.
+        // The values of placeholders would be added to each copy.
         guard data["action"]?.string != nil, request.templateFields.isEmpty else { return }
         var channel: String?
         if case .installations(let selectors) = request.audience {
@@ -130,7 +131,7 @@ enum FCMRequest {
         for pairs in extras where pairs.allSatisfy({ strings[$0.0] == nil }) {
             var more = strings
             for (name, text) in pairs { more[name] = .string(text) }
-            // A tag of 64 bytes, which a shown message gets.
+            // The sum reserves 96 bytes, for a tag of up to 64 bytes in a notification.
             guard leafBytes(.object(more)) + texts + 96 <= limit(of: request) else { continue }
             strings = more
         }
@@ -157,7 +158,8 @@ enum FCMRequest {
         return try finish(message, request, pushID, field: "native.fcm.message")
     }
 
-    /// Adds the push's id to the data that an app gets: Android's own replaces the message's.
+    /// Adds the push's id to the data that an app gets. On Android, `android.data` replaces the
+    /// message's `data`.
     private static func addPushID(_ pushID: String, in message: inout JSONObject) {
         func withPushID(_ data: JSONValue?) -> JSONValue? {
             if let data, !data.isNull, data.object == nil { return data }
@@ -171,7 +173,7 @@ enum FCMRequest {
         message["android"] = .object(android)
     }
 
-    /// Takes LeanCloud's alert, a string or APNs' object of texts and their localised keys.
+    /// Takes LeanCloud's alert: a string, or APNs' object of texts and their localization keys.
     private static func takeAlert(
         _ fields: inout PlatformData,
         _ notification: inout JSONObject,
@@ -185,7 +187,7 @@ enum FCMRequest {
                     if let text = text(object[key]) { notification[key] = .string(text) }
                 }
                 for (apns, fcm) in [("title-loc", "title_loc"), ("loc", "body_loc")] {
-                    // FCM rejects arguments without their key, and any that is not a string.
+                    // FCM rejects arguments without a key, and arguments that are not strings.
                     guard let key = text(object["\(apns)-key"]) else { continue }
                     android["\(fcm)_key"] = .string(key)
                     guard let given = object["\(apns)-args"], !given.isNull else { continue }
@@ -199,7 +201,7 @@ enum FCMRequest {
         if let title { notification["title"] = .string(title) }
     }
 
-    /// Returns a string, or a number as one.
+    /// Returns a string, or a number as a string.
     private static func text(_ value: JSONValue?) -> String? {
         switch value {
         case .string(let text)?: text
@@ -212,7 +214,7 @@ enum FCMRequest {
         !notification.isEmpty || android["title_loc_key"] != nil || android["body_loc_key"] != nil
     }
 
-    /// Adds missing fields, validates all, and reserves space for each device's own values.
+    /// Adds missing fields, validates all fields, and reserves space for each device's own values.
     private static func finish(
         _ stated: JSONObject,
         _ request: PushRequest,
@@ -225,7 +227,8 @@ enum FCMRequest {
         try checkData(android["data"], field: "\(field).android.data")
         let isNotification = message["notification"] != nil || android["notification"] != nil
         if isNotification {
-            // A tag overwrites on the device; FCM allows only four collapse keys per device.
+            // A tag makes a repeat overwrite on the device. It is not a collapse key, as FCM
+            // allows only four of these per device.
             var block = android["notification"]?.object ?? JSONObject()
             if block["tag"] == nil { block["tag"] = .string(request.collapseID ?? pushID) }
             android["notification"] = .object(block)
@@ -234,7 +237,7 @@ enum FCMRequest {
             let isHigh = request.priority.map { $0 == .high } ?? isNotification
             android["priority"] = isHigh ? "HIGH" : "NORMAL"
         }
-        // Android's own data replaces the message's.
+        // On Android, `android.data` replaces the message's `data`.
         let data = android["data"] ?? message["data"]
         let counted = [message["notification"], data, android["notification"]]
         var bytes = counted.compactMap { $0 }.reduce(0) { $0 + leafBytes($1) }
@@ -250,7 +253,7 @@ enum FCMRequest {
                 includesTime: includesTime,
                 needsTimeToLive: request.expiration != nil && !request.isNowOrNever
                     && !statesTimeToLive,
-                // Parse's SDK recognises repeated pushes by their ids.
+                // Parse's SDK recognises a repeated push by its id.
                 repeatOverwrites: isNotification || includesTime
             ),
             measure: .texts(bytes),
@@ -341,7 +344,7 @@ enum FCMRequest {
         )
     }
 
-    /// Returns the body for one device, at this time.
+    /// Returns the body for one device at this time.
     static func body(_ notification: OutgoingNotification, at now: Instant) -> [UInt8] {
         let template = notification.payload.body
         var body: [UInt8] = []
@@ -370,7 +373,8 @@ enum FCMRequest {
 }
 
 extension PushRequest {
-    /// The topic of an audience topic: for FCM it is one message.
+    /// The name of the audience topic, which FCM sends to by one message; `nil` for other
+    /// audiences.
     fileprivate var topicName: String? {
         switch audience {
         case .topic(let topic): topic.name

@@ -1,13 +1,13 @@
 internal import HTTPTransport
 internal import PushCore
 
-/// The classification of an MPNS answer. Pure. The information is in the status and three headers;
-/// the body is empty.
+/// The classification of an MPNS answer, from its status and three headers; the body is empty.
+/// Pure.
 ///
 /// - SeeAlso: MSDN ff941100, "Push notification service response codes".
 struct MPNSAnswer: Equatable {
     var answer: ProviderAnswer
-    /// The time for which no push may be sent to this channel: senders that ignore it may be blocked.
+    /// How long no push may be sent to this channel. Senders that ignore this may be blocked.
     var holdsChannel: Duration?
 
     /// MPNS allows a retry once an hour at most.
@@ -41,7 +41,7 @@ struct MPNSAnswer: Equatable {
         )
     }
 
-    /// Normalizes a state, which is spelt in several ways: `TempDisconnected`, `Temp Disconnected`.
+    /// Normalizes a state, which has several spellings: `TempDisconnected`, `Temp Disconnected`.
     private static func normal(_ state: String?) -> String {
         (state ?? "").filter { $0 != " " && $0 != "\t" }.lowercased()
     }
@@ -61,7 +61,8 @@ struct MPNSAnswer: Equatable {
     ) -> ProviderOutcome {
         switch (status, notification) {
         case (200, "queuefull"): .throttled(retryAfter: retryAfter ?? queueWait)
-        // The app does not accept this kind, or is not running: the device is fine.
+        // The app does not accept this kind of notification, or is not running. The device is
+        // valid.
         case (200, "suppressed"), (200, "dropped"): .rejected
         case (200, _): .accepted
         case (401, _): .misconfigured
@@ -71,7 +72,7 @@ struct MPNSAnswer: Equatable {
         case (429, _): .unavailable(retryAfter: retryAfter ?? queueWait)
         case (500..., _): .unavailable(retryAfter: retryAfter)
         case (400..<500, _): .rejected
-        // Other answers are not MPNS', and no device's fault.
+        // MPNS does not send other answers: the device is not at fault.
         default: .misconfigured
         }
     }

@@ -1,8 +1,9 @@
 internal import JSON
 internal import PushCore
 
-/// The channels that must not be sent to now: those that answered so, and those whose unauthenticated sender has used
-/// the daily limit. Pure: no clock of its own. Bounded; MPNS repeats the answer for evicted ones.
+/// The channels that must not be sent to now: their answer said so, or their unauthenticated sender
+/// has used the daily limit. Pure: no clock of its own. Bounded: if a channel was evicted, MPNS
+/// repeats its answer.
 struct MPNSChannelThrottle {
     /// The daily limit of notifications that MPNS accepts for one channel without a certificate.
     static let dailyLimit = 500
@@ -15,7 +16,7 @@ struct MPNSChannelThrottle {
         var sentToday = 0
     }
 
-    /// The channels by their URIs, which devices choose.
+    /// The channels by their URIs, which come from devices.
     private var channels: [ExactString: Channel] = [:]
 
     var count: Int { channels.count }
@@ -23,10 +24,10 @@ struct MPNSChannelThrottle {
     /// Counts a notification that is about to be sent.
     ///
     /// - Parameters:
-    ///   - uri: The channel's.
-    ///   - isAuthenticated: Whether a certificate authenticates us: then there is no daily limit.
+    ///   - uri: The channel's URI.
+    ///   - isAuthenticated: Whether we authenticate by a certificate: then there is no daily limit.
     ///   - now: The time.
-    /// - Returns: `nil` to send it, else how long to wait.
+    /// - Returns: How long to wait; `nil` if it may be sent.
     mutating func admit(_ uri: String, isAuthenticated: Bool, now: Instant) -> Duration? {
         let uri = ExactString(uri)
         guard var channel = channels[uri] ?? (isAuthenticated ? nil : Channel()) else { return nil }
@@ -49,7 +50,7 @@ struct MPNSChannelThrottle {
         return nil
     }
 
-    /// Blocks a channel that answered so.
+    /// Blocks a channel after an answer that forbids to send.
     mutating func hold(_ uri: String, for wait: Duration, now: Instant) {
         let uri = ExactString(uri)
         var channel = channels[uri] ?? Channel()
@@ -62,7 +63,7 @@ struct MPNSChannelThrottle {
         channels[uri] = channel
     }
 
-    /// Evicts entries that have expired, then those that are only counted, then all.
+    /// Evicts expired entries. If too many are left, evicts those that only count, then all.
     private mutating func makeRoom(_ now: Instant) {
         channels = channels.filter {
             $0.value.heldUntil > now || $0.value.dayBegan.adding(milliseconds: Self.day) > now

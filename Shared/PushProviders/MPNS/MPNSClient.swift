@@ -2,8 +2,8 @@ internal import HTTPTransport
 internal import Observability
 internal import PushCore
 
-/// MPNS for one app, with its certificate if it has one. The connections of a certificate are its
-/// own; those without are shared by all apps that have none.
+/// MPNS for one app, with its certificate if it has one. A certificate has separate connections.
+/// All apps without a certificate share theirs.
 final class MPNSClient: ProviderClient, @unchecked Sendable {
     private let channelHosts: HostPolicy
     private let slot: ConnectionSlot
@@ -16,9 +16,10 @@ final class MPNSClient: ProviderClient, @unchecked Sendable {
 
     /// - Parameters:
     ///   - channelHosts: The allowed hosts of channel URIs.
-    ///   - slot: If `isAuthenticated`, this client's own; else shared, and its owner closes it.
+    ///   - slot: The connections. They belong to this client if `isAuthenticated`; else they are
+    ///     shared, and their owner closes them.
     ///   - share: The share of the slot's connections, if they are shared.
-    ///   - isAuthenticated: Whether a certificate authenticates us.
+    ///   - isAuthenticated: Whether we authenticate by a certificate.
     ///   - channels: The throttled channels of all clients.
     ///   - configuration: Time limits and bounds.
     ///   - clock: The time for `Retry-After`, and for throttled channels.
@@ -79,7 +80,7 @@ final class MPNSClient: ProviderClient, @unchecked Sendable {
                 ProviderAnswer(.rejected, reason: LocalFailure.hostNotAllowed.rawValue)
             )
         }
-        // Plain http does not send a certificate.
+        // A request over plain http sends no certificate.
         let isProven = isAuthenticated && channel.hasPrefix("https://")
         if let wait = channels.state.admit(channel, isAuthenticated: isProven, now: clock()) {
             return queue.finish(

@@ -4,7 +4,7 @@ package import JSON
 internal import PushCore
 
 /// A validated credential for MPNS' authenticated channels: the certificate whose common name an
-/// app's phones gave when they opened them. Unauthenticated channels need none.
+/// app's phones stated when they opened the channels. Unauthenticated channels need no credential.
 package struct MPNSCredential: Sendable {
     private let certificatePEM: String
     private let privateKeyPEM: String
@@ -34,7 +34,7 @@ package struct MPNSCredential: Sendable {
         notAfter = Instant(seconds: summary.notAfter)
     }
 
-    /// Reads the sealed form.
+    /// Reads the secret in the form that is stored sealed.
     package init(secret: JSONObject) throws(CredentialError) {
         let fields = CredentialFields(object: secret)
         try self.init(
@@ -43,12 +43,12 @@ package struct MPNSCredential: Sendable {
         )
     }
 
-    /// The object to seal.
+    /// The object that is stored sealed.
     package var secret: JSONObject {
         ["certificate": .string(certificatePEM), "privateKey": .string(privateKeyPEM)]
     }
 
-    /// The object that may be listed.
+    /// The object that lists show. It has no secrets.
     package var summary: JSONObject {
         ["subject": .string(subject), "notAfter": .string(notAfter.iso8601)]
     }

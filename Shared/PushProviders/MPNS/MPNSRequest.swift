@@ -3,12 +3,13 @@ internal import JSON
 internal import PushCore
 
 /// The conversion of a push to MPNS' form: a toast, a tile with a count, or raw data. One
-/// notification is one request, so a badge beside an alert is omitted: a toast cannot carry it.
+/// notification is one request. If a push has an alert and a badge, the badge is omitted, as a
+/// toast cannot carry it.
 ///
 /// - SeeAlso: MSDN hh202945, "Sending push notifications for Windows Phone".
 enum MPNSRequest {
     static let maximumPayloadBytes = 3072
-    /// The limit in Azure's documentation; MSDN mentions none for raw data.
+    /// The limit of raw data in Azure's documentation. MSDN does not mention one.
     static let maximumRawBytes = 1024
     static let highestCount = 99
 
@@ -23,7 +24,8 @@ enum MPNSRequest {
     private enum Kind {
         case tile, toast, raw
 
-        /// Returns the class, whose first digit is how long MPNS may wait, the second the kind.
+        /// Returns the notification class. Its first digit is how long MPNS may wait, the second is
+        /// the kind.
         func notificationClass(isUrgent: Bool) -> String {
             let kind =
                 switch self {
@@ -67,7 +69,7 @@ enum MPNSRequest {
             return draft(.tile, body: Array(tile.utf8), request)
         }
         guard !fields.fields.isEmpty else { throw .noContent(.mpns) }
-        // Neither a toast nor a tile can carry it.
+        // Neither a toast nor a tile can carry the push's id.
         var custom = fields.fields
         if request.includesPushID { custom[PushRequest.pushIDKey] = .string(pushID) }
         return draft(.raw, body: JSONValue.object(custom).bytes, request)
@@ -151,7 +153,8 @@ enum MPNSRequest {
                 platform: .mpns,
                 headers: headers,
                 body: body,
-                // A tile has one count; a second toast does not replace the first.
+                // A tile has one count, so a second tile replaces it. A second toast does not
+                // replace the first.
                 repeatOverwrites: kind == .tile
             ),
             limit: kind == .raw ? maximumRawBytes : maximumPayloadBytes

@@ -1,7 +1,8 @@
 internal import HTTPTransport
 internal import PushCore
 
-/// The classification of a WNS answer. Pure. The reasons are in headers; the body is usually empty.
+/// The classification of a WNS answer. Pure. The reasons are in headers, and the body is usually
+/// empty.
 ///
 /// - SeeAlso: Microsoft, "Push notification service request and response headers".
 struct WNSAnswer: Equatable {
@@ -47,14 +48,15 @@ struct WNSAnswer: Equatable {
         case (200, _): .accepted
         case (401, _), (403, _): .misconfigured
         case (404, _): .unregistered(since: nil)
-        // Blocked for abuse: this concerns us, not the device.
+        // Carillon is blocked for abuse: the device is not at fault.
         case (410, _):
             description.contains("domain blocked") ? .misconfigured : .unregistered(since: nil)
         case (406, _), (412, _): .unavailable(retryAfter: retryAfter ?? senderWait)
         case (429, _): .unavailable(retryAfter: retryAfter ?? channelWait)
         case (500..., _): .unavailable(retryAfter: retryAfter)
         case (400..<500, _): .rejected
-        // A redirect would carry the bearer elsewhere; other answers are not WNS'.
+        // Redirects are not followed, as they would send the bearer token elsewhere. WNS does not
+        // send other answers.
         default: .misconfigured
         }
     }

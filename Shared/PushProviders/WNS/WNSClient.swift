@@ -2,8 +2,8 @@ internal import HTTPTransport
 internal import Observability
 internal import PushCore
 
-/// WNS for one app. Its connections are shared with the other apps: WNS identifies a request by its
-/// bearer alone.
+/// WNS for one app. It shares its connections with the other apps: WNS identifies a request only by
+/// its bearer token.
 final class WNSClient: ProviderClient, @unchecked Sendable {
     private let channelHosts: HostPolicy
     private let tokens: AccessTokenSource
@@ -15,8 +15,8 @@ final class WNSClient: ProviderClient, @unchecked Sendable {
 
     /// - Parameters:
     ///   - channelHosts: The allowed hosts of channel URIs.
-    ///   - tokens: The app's.
-    ///   - slot: Shared; its owner closes it.
+    ///   - tokens: The token source of the app.
+    ///   - slot: The shared connections. Their owner closes them.
     ///   - share: The share of the slot's connections.
     ///   - configuration: Time limits and bounds.
     ///   - clock: The time for `Retry-After` and the remaining time.
@@ -59,14 +59,15 @@ final class WNSClient: ProviderClient, @unchecked Sendable {
         queue.drop(ProviderAnswer(.notSent, reason: "closed"))
     }
 
-    /// Does nothing: the connections are not this client's.
+    /// Does nothing: this client does not own its connections.
     func closeAfterLastDelivery() {}
 
     private func start(_ delivery: QueuedNotification) {
         guard !isClosed else {
             return queue.finish(delivery, ProviderAnswer(.notSent, reason: "closed"))
         }
-        // A channel URI comes from a device and gets our bearer: its host must be WNS' own.
+        // A channel URI comes from a device, and the request to it has our bearer token. So its
+        // host must be WNS' own.
         let channel = delivery.notification.target.token
         guard channel.hasPrefix("https://"), channelHosts.permits(channel) else {
             return queue.finish(

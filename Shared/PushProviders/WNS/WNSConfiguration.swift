@@ -1,8 +1,8 @@
 internal import HTTPTransport
 package import JSON
 
-/// A validated WNS credential. With a tenant it is an Entra ID app registration, without one a Store
-/// package: the two are not interchangeable.
+/// A validated WNS credential. With a tenant it is an app registration of Entra ID, without a
+/// tenant a Store package. The two are not interchangeable.
 package struct WNSCredential: Sendable {
     package let clientID: String
     package let tenant: String?
@@ -21,7 +21,7 @@ package struct WNSCredential: Sendable {
             throw CredentialError("clientSecret", "must be a line of printable characters")
         }
         if let tenant {
-            // It becomes a segment of the token endpoint's path.
+            // The tenant becomes a segment of the token endpoint's path.
             let isTenant =
                 (1...255).contains(tenant.utf8.count)
                 && tenant.utf8.allSatisfy { byte in
@@ -37,7 +37,7 @@ package struct WNSCredential: Sendable {
         self.tenant = tenant
     }
 
-    /// Reads the sealed form.
+    /// Reads the secret in the form that is stored sealed.
     package init(secret: JSONObject) throws(CredentialError) {
         let fields = CredentialFields(object: secret)
         try self.init(
@@ -47,14 +47,14 @@ package struct WNSCredential: Sendable {
         )
     }
 
-    /// The object to seal.
+    /// The object that is stored sealed.
     package var secret: JSONObject {
         var object = summary
         object["clientSecret"] = .string(clientSecret)
         return object
     }
 
-    /// The object that may be listed.
+    /// The object that lists show. It has no secrets.
     package var summary: JSONObject {
         var object: JSONObject = ["clientID": .string(clientID)]
         object["tenant"] = tenant.map { .string($0) }

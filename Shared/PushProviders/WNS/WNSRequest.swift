@@ -4,7 +4,7 @@ internal import JSON
 internal import PushCore
 
 /// The conversion of a push to WNS' form: a toast, a badge, or raw data. One notification is one
-/// request, so a badge beside an alert is omitted: a toast cannot carry it.
+/// request. If a push has an alert and a badge, the badge is omitted, as a toast cannot carry it.
 enum WNSRequest {
     static let maximumPayloadBytes = 5000
 
@@ -70,7 +70,7 @@ enum WNSRequest {
         )
     }
 
-    /// Returns the app's own fields, with the push's id if it is sent.
+    /// Returns the app's own fields, and the push's id if it is included.
     private static func customFields(
         _ fields: PlatformData,
         _ request: PushRequest,
@@ -109,7 +109,7 @@ enum WNSRequest {
         )
     }
 
-    /// Takes up to three lines: title, subtitle, body.
+    /// Takes up to three lines of text: title, subtitle, body.
     private static func takeLines(_ fields: inout PlatformData) throws(RenderingError) -> [String] {
         let title = try fields.takeText("title")
         let alert = fields.take("alert")
@@ -133,7 +133,7 @@ enum WNSRequest {
         xml += "><visual><binding template=\"ToastGeneric\">"
         for line in lines { xml += "<text>\(xmlEscaped(line))</text>" }
         xml += "</binding></visual>"
-        // Other platforms' sounds are files that a Windows app does not have.
+        // A sound of another platform is a file that a Windows app does not have.
         if let sound, sound.hasPrefix("ms-winsoundevent:") || sound.hasPrefix("ms-appx:") {
             xml += "<audio src=\"\(xmlEscaped(sound))\"/>"
         }
@@ -177,7 +177,8 @@ enum WNSRequest {
         )
     }
 
-    /// Returns the tag. It has at most 16 letters and digits, so longer ids are replaced by their digest.
+    /// Returns the tag. A tag has at most 16 letters and digits, so another id is replaced by its
+    /// digest.
     static func tag(_ collapseID: String) -> String {
         let bytes = Array(collapseID.utf8)
         if (1...16).contains(bytes.count), bytes.allSatisfy(ASCII.isAlphanumeric) {

@@ -2,7 +2,7 @@ import Postgres
 import PushCore
 import Storage
 
-/// The badges that installations have of their own, raised by pushes.
+/// The badges that Carillon stores for installations, and that pushes raise.
 enum BadgeStore {
     /// One raise of one installation's badge by one push.
     struct Raise {
@@ -16,10 +16,10 @@ enum BadgeStore {
         var objectID: String
     }
 
-    /// Raises badges in the given order, and returns their new values. Their rows stay locked, in one
-    /// order everywhere, until the transaction ends.
+    /// Raises badges in the given order, and returns their new values. The badges' rows are locked
+    /// until the transaction ends, by all callers in the same order.
     ///
-    /// - Returns: The values by push and installation; without installations that are deleted.
+    /// - Returns: The values by push and installation. Deleted installations are missing.
     static func raise(
         _ raises: [Raise],
         _ transaction: PostgresTransaction
@@ -35,7 +35,7 @@ enum BadgeStore {
             guard let badge = badges[row] else { continue }
             let raised = raise.change.applied(to: badge.value)
             values[raise.key] = raised
-            // Reading a badge does not create one.
+            // A raise by 0 only reads a badge, and must not create it.
             if raised != badge.value || (badge.isAbsent && !raise.change.isNothing) {
                 badges[row] = Badge(value: raised, isAbsent: false)
                 changed.insert(row)
@@ -69,8 +69,8 @@ enum BadgeStore {
     ) async throws -> [Row: Badge] {
         guard !rows.isEmpty else { return [:] }
         let rows = rows.sorted { ($0.app, $0.objectID) < ($1.app, $1.objectID) }
-        // One by one, in their order: under `IndexPlan`, which makes sorts expensive, an ordered join
-        // would walk through the whole table.
+        // Looks them up one by one, in their order. `IndexPlan` makes sorts expensive, so an
+        // ordered join would walk through the whole table.
         let found = try await transaction.execute(
             """
             SELECT i.app, i.object_id, i.badge, i.badge_absent
@@ -116,8 +116,9 @@ enum BadgeStore {
 }
 
 extension BadgeStore {
-    /// Raises the badges of the devices that a batch of pushes names one by one, in the transaction
-    /// that makes their deliveries: once for each, whatever happens to the sender.
+    /// Raises the badges of the devices that a batch of pushes names one by one. It runs in the
+    /// transaction that creates the deliveries, so each badge is raised once, whatever happens to
+    /// the sender.
     static func raise(
         of deliveries: inout [Delivery],
         _ changes: [String: [Platform: BadgeChange]],
@@ -136,7 +137,8 @@ extension BadgeStore {
         for index in deliveries.indices { deliveries[index].badge = values[deliveries[index].key] }
     }
 
-    /// Raises the badges of a page of rows without an owner: those behind one target up to another.
+    /// Raises the badges of a page of rows without an owner: the rows with targets greater than
+    /// `after` and up to `last`.
     static func raise(
         of push: PlanningPush,
         after: String,

@@ -2,8 +2,9 @@ import Postgres
 package import PushCore
 package import Storage
 
-/// A table that is partitioned by days: expired rows are dropped with their partition. Each is named by
-/// its last day: the previous version, whose partitions have one day, drops none too early.
+/// A table that is partitioned by days: expired rows are dropped with their partition. A partition
+/// is named by its last day. So the previous version, whose partitions have one day, drops no
+/// partition too early.
 package enum DayTable: String, CaseIterable {
     case deliveries
     case eventPushes = "event_pushes"
@@ -18,7 +19,8 @@ package enum DayTable: String, CaseIterable {
         }
     }
 
-    /// Returns the days of a partition: the duplicate check of an event searches each partition.
+    /// Returns the days of one partition. Partitions of `event_pushes` have several, as the
+    /// duplicate check searches each partition.
     package func daysTogether(_ retention: Retention) -> Int {
         switch self {
         case .deliveries, .deliveryChunks: 1
@@ -26,8 +28,8 @@ package enum DayTable: String, CaseIterable {
         }
     }
 
-    /// Returns SQL: whether a partition has rows or shards that have not ended, and so must stay. `$1`
-    /// is its name.
+    /// Returns SQL for whether a partition must stay, as it has rows or shards that have not ended.
+    /// `$1` is its name.
     package func isOpen(_ partition: String) -> String {
         switch self {
         case .deliveries:
@@ -36,7 +38,8 @@ package enum DayTable: String, CaseIterable {
                 OR EXISTS (SELECT FROM shards
                     WHERE NOT finished AND day = to_date(right($1, 8), 'YYYYMMDD'))
             """
-        // As long as the rows of its day: the ledger of a push that is still being sent needs both.
+        // Chunks stay as long as the rows of their day: the ledger of a push that is still being
+        // sent needs both.
         case .deliveryChunks:
             """
             EXISTS (SELECT FROM deliveries

@@ -30,16 +30,18 @@ package struct Delivery: Sendable, Equatable {
     package var attempts: Int
     package var unanswered: Int
     package var expiresAt: Instant?
-    /// The time at which it was first due: its age is counted from then, however often it is released.
+    /// The time at which it was first due. Its age is counted from this time, even if it is
+    /// released later.
     package var createdAt: Instant
-    /// The reason why it is not sent at all: its installation was named, and cannot be reached.
+    /// The reason why it is not sent at all: the push names its installation, which cannot be
+    /// reached.
     package var suppression: String?
     /// The values of its push's placeholders, by field; `nil` if it has none.
     package var values: JSONObject?
-    /// The badge to send, if its push raises its installation's own.
+    /// The badge to send, if its push raises the installation's stored badge.
     package var badge: Int?
 
-    /// The reason of the deliveries that were not sent when their push was cancelled.
+    /// The reason of deliveries that are suppressed because their push was cancelled.
     static let cancelledReason = "cancelled"
 
     /// Whether it goes to a topic's subscribers: its outcome says nothing about any device.

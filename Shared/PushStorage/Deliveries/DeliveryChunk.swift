@@ -2,11 +2,11 @@ package import Postgres
 import PushCore
 import Storage
 
-/// Delivered members of a broadcast, as one checkpoint recorded them: a row of `delivery_chunks`
-/// instead of one each, a tenth of the bytes. They no longer change, except when one is erased. Read
-/// through `all_deliveries`.
+/// Delivered members of a broadcast, recorded by one checkpoint. One row of `delivery_chunks`
+/// stores them in a tenth of the bytes of separate rows. They no longer change, except when a
+/// member is erased. They are read through `all_deliveries`.
 struct DeliveryChunk: Equatable {
-    /// The values that all of them share.
+    /// The values that all members of a chunk share.
     struct Form: Equatable {
         var provider: Platform
         var environment: PushEnvironment
@@ -16,7 +16,7 @@ struct DeliveryChunk: Equatable {
 
     let form: Form
     private(set) var targets: [String] = []
-    /// The provider's message ids, one for each target; `nil` for an id that is our own.
+    /// The provider's message ids, one for each target; `nil` for an id that Carillon made.
     private(set) var messages: [String?] = []
     private var hasMessages = false
 
@@ -56,7 +56,7 @@ struct DeliveryChunk: Equatable {
 
     private mutating func append(_ target: String, _ message: String?) {
         targets.append(target)
-        // APNs' id is the one that it was sent with, which follows from push and target.
+        // APNs' id is Carillon's own, and can be derived from push and target.
         let message = form.provider == .apns ? nil : message
         messages.append(message)
         if message != nil { hasMessages = true }
@@ -98,7 +98,8 @@ extension DeliveryChunk.Form {
 
 /// Queries and changes of chunks.
 package enum DeliveryChunks {
-    /// Returns SQL: whether a push has a delivery to one of some targets, by one index lookup each.
+    /// Returns SQL for whether a push has a delivery to one of some targets, by one index lookup
+    /// each.
     ///
     /// - Parameters:
     ///   - push: An expression with `id` and `day`.
@@ -116,10 +117,10 @@ package enum DeliveryChunks {
     /// Overwrites the ids of targets in the chunks of some pushes, and the providers' message ids.
     ///
     /// - Parameters:
-    ///   - targets: The targets, whose deliveries belong to no device from now on.
+    ///   - targets: The targets. Their deliveries belong to no device from now on.
     ///   - pushIDs: The pushes, locked by the caller.
     ///   - transaction: The transaction.
-    /// - Returns: How many were overwritten.
+    /// - Returns: The number of overwritten targets.
     /// - Throws: `PostgresError`.
     package static func erase(
         _ targets: [String],

@@ -3,9 +3,9 @@ import Postgres
 import PushCore
 import Storage
 
-// The columns of `deliveries`, as they are read and as they are written once a delivery was sent. Rows
-// that are planned before have theirs in `DirectRows`; those of pushes packed in one row in
-// `EventPushes.rows`. A new column needs a migration, and a line in each of these that has to know it.
+// The columns of `deliveries`, for reading and for writing after a delivery was sent. The columns
+// of rows that are planned before are in `DirectRows`, and those of packed pushes in
+// `EventPushes.rows`. A new column needs a migration, and a line in each list that uses it.
 
 // MARK: Reading
 
@@ -19,7 +19,7 @@ extension Delivery {
 
     static let columns = (["day::text AS day"] + names).joined(separator: ", ")
 
-    /// The same columns of a row `d`.
+    /// The columns with the prefix of a row `d`.
     static let qualified = (["d.day::text AS day"] + names.map { "d." + $0 }).joined(
         separator: ", "
     )
@@ -75,7 +75,8 @@ extension DeliveryRecord {
         .json("template_values") { $0.delivery.values.map(JSONValue.object) },
         .smallint("state") { $0.state.rawValue }, .integer("attempts") { $0.attempts },
         .integer("unanswered") { $0.unanswered }, .integer("last_status") { $0.end?.status },
-        // The reason why a delivery in flight is not sent at all, until an answer says more.
+        // For a delivery in flight, the reason why it is not sent at all, until an answer gives
+        // another.
         .text("last_reason") { $0.end.map(\.reason) ?? $0.delivery.suppression },
         .text("provider_message_id") { $0.end?.outcome == nil ? nil : $0.end?.messageID },
     ])
@@ -89,8 +90,8 @@ extension DeliveryRecord {
 // MARK: A checkpoint's rows
 
 extension PushLedger {
-    /// The columns of COPY. The first seven are the same in all rows of a checkpoint, and those from
-    /// the provider to the last reason in most.
+    /// The columns of COPY. The first seven are the same in all rows of a checkpoint. The columns
+    /// from the provider to the last reason are the same in most rows.
     private static let copiedColumns = [
         "day", "push_id", "app", "lane", "expires_at", "created_at", "updated_at", "target",
         "installation_id", "provider", "environment", "environment_explicit", "token", "locale",
@@ -98,8 +99,8 @@ extension PushLedger {
         "last_reason", "provider_message_id", "template_values", "badge",
     ]
 
-    /// Inserts rows by COPY, into the partition: 1,000 rows cost Postgres 4.9 ms of CPU, as many
-    /// through `INSERT … SELECT FROM unnest` 5.0, and no array literals have to be written here.
+    /// Inserts rows by COPY into the partition. For 1,000 rows this costs Postgres 4.9 ms of CPU,
+    /// and `INSERT … SELECT FROM unnest` 5.0 ms. COPY also needs no array literals.
     static func insert(
         _ records: [DeliveryRecord],
         of shard: ClaimedShard,
@@ -133,7 +134,8 @@ extension PushLedger {
 
 /// Writes the cells of one checkpoint's rows, from the target on.
 private struct RowWriter {
-    /// The values that decide the cells from the provider to the last reason of a row that has ended.
+    /// The values that determine the cells from the provider to the last reason, for a row that has
+    /// ended.
     private struct Form: Equatable {
         var provider: Platform
         var environment: PushEnvironment
@@ -148,7 +150,7 @@ private struct RowWriter {
     let session: Int
     let isCancelled: Bool
     let now: Int64
-    /// The form of the row before, and its cells: nearly all rows share them.
+    /// The form of the previous row, and its cells. Nearly all rows have the same form.
     private var form: Form?
     private var formCells = CopyCells()
 
@@ -173,8 +175,8 @@ private struct RowWriter {
         cells.integer(record.attempts)
         cells.integer(record.unanswered)
         if let dueAt = record.end?.decision.dueAt {
-            // Once the push is cancelled, the next owner suppresses and reports it, and need not wait
-            // for `dueAt`.
+            // If the push is cancelled, the next owner suppresses and reports the row at once, and
+            // not at `dueAt`.
             cells.timestamp(isCancelled ? now : dueAt.microseconds)
             cells.null()
         } else {
@@ -208,7 +210,7 @@ private struct RowWriter {
             self.form = form
             formCells = CopyCells()
             writeProvider(of: device, into: &formCells)
-            // Values that only a sender needs are not stored.
+            // Values that only a sender needs are not stored once the delivery has ended.
             formCells.text("")
             formCells.null()
             formCells.null()

@@ -2,15 +2,17 @@ import InstallationStorage
 package import PushCore
 import Storage
 
-/// How a delivery ended, or when it is retried: one value from the provider's answer to the row.
+/// How a delivery ended, or when it is retried. The same value is used from the provider's answer
+/// to the row.
 package struct DeliveryEnd: Sendable, Equatable {
     package enum Decision: Sendable, Equatable {
         case settle(Outcome)
-        /// It failed because its device is gone: the token dies, unless it was registered after `since`.
+        /// It failed because its device is gone. The token is disabled, unless it was registered
+        /// after `since`.
         case settleAndDisable(since: Instant?)
-        /// It gets another attempt; this one is counted.
+        /// It gets another attempt. The last attempt is counted.
         case retry(at: Instant)
-        /// It gets another attempt; none was made, or none that counts.
+        /// It gets another attempt. No attempt was made, or none that counts.
         case release(at: Instant)
 
         /// `nil` if it is retried.
@@ -22,7 +24,7 @@ package struct DeliveryEnd: Sendable, Equatable {
             }
         }
 
-        /// `nil` if it has its outcome.
+        /// The time of the next attempt; `nil` if the delivery has its outcome.
         package var dueAt: Instant? {
             switch self {
             case .settle, .settleAndDisable: nil
@@ -37,9 +39,9 @@ package struct DeliveryEnd: Sendable, Equatable {
     package let reason: String?
     /// The id that the provider assigned.
     package let messageID: String?
-    /// The number of attempts, including the one that ended so.
+    /// The number of attempts, including the last one.
     package let attempts: Int
-    /// How many of `attempts` were never answered.
+    /// The number of `attempts` that had no answer.
     package let unanswered: Int
     package let at: Instant
 
@@ -64,15 +66,16 @@ package struct DeliveryEnd: Sendable, Equatable {
 
     package var outcome: Outcome? { decision.outcome }
 
-    /// The time of a token's death: a token registered later stays valid; `nil` if no token dies.
+    /// The time of a token's death; `nil` if no token is dead. A token that was registered later
+    /// stays valid.
     package var tokenDiedAt: Instant? {
         if case .settleAndDisable(let since) = decision { since ?? at } else { nil }
     }
 
-    /// Returns a provider's string, shortened and without the characters that trouble Postgres or a
-    /// terminal.
+    /// Returns a provider's string, shortened and without control characters, which Postgres or a
+    /// terminal cannot handle.
     private static func printable(_ text: String) -> String {
-        // Nearly every string is an id.
+        // The usual case: nearly every string is an id.
         if text.utf8.count <= 200, text.utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7f }) { return text }
         return String(
             String.UnicodeScalarView(
@@ -86,7 +89,7 @@ package struct DeliveryEnd: Sendable, Equatable {
 /// A delivery as it is recorded.
 package struct DeliveryRecord: Sendable {
     package let member: ShardMember
-    /// `nil` if it is in flight, and its row is the session's.
+    /// `nil` if it is in flight, so that the session owns its row.
     package let end: DeliveryEnd?
 
     package init(_ member: ShardMember, _ end: DeliveryEnd?) {
@@ -105,7 +108,7 @@ package struct DeliveryRecord: Sendable {
     var unanswered: Int { end?.unanswered ?? delivery.unanswered }
     var state: DeliveryState { end?.outcome.map { DeliveryState($0) } ?? .pending }
 
-    /// The token that died; `nil` if it lives.
+    /// The dead token; `nil` if the token stays valid.
     var deadToken: DeadToken? {
         guard let end, let diedAt = end.tokenDiedAt else { return nil }
         return DeadToken(

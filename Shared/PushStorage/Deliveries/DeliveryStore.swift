@@ -17,7 +17,7 @@ package struct DeliveryCount: Sendable, Equatable {
 package struct DeliveryRow: Sendable, Equatable {
     package var installationID: String?
     package var token: String
-    /// The count of this one alone.
+    /// The count of this delivery alone.
     package var count: DeliveryCount
 }
 
@@ -28,8 +28,8 @@ package struct FailureExample: Sendable, Equatable {
     package var targets: [String]
 }
 
-/// The ledger's rows, for reports. They are made by the stores of `Planning/` and by the checkpoints of
-/// shards, claimed by `DueStore`, and ended by `PushLedger`.
+/// Reads the ledger's rows, for reports. The stores of `Planning/` and the checkpoints of shards
+/// create them, `DueStore` claims them, and `PushLedger` ends them.
 package struct DeliveryStore: Sendable {
     let database: Database
 
@@ -54,13 +54,14 @@ package struct DeliveryStore: Sendable {
         }
     }
 
-    /// Returns some devices for each of the failures, until the retention of the deliveries ends.
+    /// Returns some devices for each failure. They are available until the retention of the
+    /// deliveries ends.
     ///
     /// - Parameters:
-    ///   - failures: The failures of this push, as its record has them.
+    ///   - failures: The failures that the record of this push lists.
     ///   - pushID: The push.
-    ///   - limit: Devices for each.
-    /// - Returns: The failures in their order.
+    ///   - limit: The most devices for each failure.
+    /// - Returns: The failures with their devices, in the given order.
     /// - Throws: `StorageError`.
     package func examples(
         of failures: [FailureCount],
@@ -100,8 +101,8 @@ package struct DeliveryStore: Sendable {
         WHERE p.id = ANY ($1::uuid[])
         """
 
-    /// Counts how the deliveries of some pushes ended, if they have rows: the deliveries of a broadcast
-    /// get theirs while it is sent.
+    /// Counts the outcomes of deliveries that have rows. The deliveries of a broadcast get their
+    /// rows while it is sent.
     package func counts(of pushIDs: [String]) async throws -> [DeliveryCount] {
         try await database.execute(
             """
@@ -114,7 +115,7 @@ package struct DeliveryStore: Sendable {
         ).rows.map(Self.count)
     }
 
-    /// Returns the deliveries themselves, at most `limit` of them.
+    /// Returns the deliveries of some pushes, at most `limit` of them.
     package func rows(of pushIDs: [String], limit: Int) async throws -> [DeliveryRow] {
         try await database.execute(
             """

@@ -2,7 +2,7 @@ import Postgres
 package import PushCore
 import Storage
 
-/// Claims rows that are due, also fairly between apps and providers.
+/// Claims rows that are due: the oldest first, or fairly between apps and providers.
 package struct DueStore: Sendable {
     let database: Database
 
@@ -19,22 +19,22 @@ package struct DueStore: Sendable {
 
     package struct FairClaim: Sendable {
         package var deliveries: [Delivery] = []
-        /// The last app and provider of this turn, behind which the next one continues; `nil` if all
-        /// had theirs.
+        /// The last app and provider of this turn. The next turn continues after it; `nil` if all
+        /// had their turn.
         package var last: Client?
     }
 
     /// The most apps and providers that take part in one fair claim.
     private static let clientsAtOnce = 256
 
-    /// Claims deliveries that are due, oldest first, hiding them from every other session. One whose
-    /// push was cancelled says so in its `suppression`.
+    /// Claims deliveries that are due, oldest first. No other session can claim them then. If the
+    /// push of a delivery was cancelled, its `suppression` says so.
     ///
     /// - Parameters:
     ///   - session: The session that claims them.
     ///   - lane: Their lane.
-    ///   - limit: 1...10,000. A full result means that more may be due, so that an app with few of them
-    ///     may wait behind one with many: then `claimFairly` is next.
+    ///   - limit: 1...10,000. A full result means that more may be due. Then an app with few due
+    ///     deliveries may wait behind an app with many, so `claimFairly` should follow.
     /// - Returns: At most `limit`; empty when nothing is due.
     /// - Throws: `StorageError` of kind `sessionLost`.
     package func claim(session: Int, lane: Int, limit: Int) async throws -> [Delivery] {
@@ -53,15 +53,16 @@ package struct DueStore: Sendable {
         }
     }
 
-    /// Claims like `claim`, but equally many deliveries of each app at each provider that has some due,
-    /// so that no retries wait behind those of a failing provider.
+    /// Claims like `claim`, but the same number of deliveries for each app at each provider. So
+    /// retries do not wait behind those of a failing provider.
     ///
     /// - Parameters:
     ///   - session: The session that claims them.
     ///   - lane: Their lane.
-    ///   - limit: 1...10,000. Fewer are returned if one has more than its share and others have less.
-    ///   - client: The apps and providers behind it take part; `nil` for all from the first.
-    /// - Returns: At most `limit`.
+    ///   - limit: 1...10,000. Shares are equal, so fewer are returned if some apps have less than
+    ///     their share.
+    ///   - client: Only apps and providers after this one take part; `nil` to begin with the first.
+    /// - Returns: At most `limit` deliveries.
     /// - Throws: `StorageError` of kind `sessionLost`.
     package func claimFairly(
         session: Int,
@@ -86,7 +87,7 @@ package struct DueStore: Sendable {
             var claim = FairClaim()
             if found.count == Self.clientsAtOnce { claim.last = found.last?.client }
             let limit = Self.bounded(limit)
-            // If there are more than the limit, some get another turn.
+            // If there are more clients than the limit, the rest gets a later turn.
             let due = found.filter(\.isDue).shuffled().prefix(limit).map(\.client)
             guard !due.isEmpty else { return claim }
             claim.deliveries = try await transaction.execute(
@@ -109,8 +110,8 @@ package struct DueStore: Sendable {
         }
     }
 
-    /// Returns the rows that a session owns, in no order: to find strays, whose claim was committed but
-    /// its reply lost.
+    /// Returns the rows that a session owns, in no order, for the search for strays: rows whose
+    /// claim was committed, but its reply was lost.
     package func owned(session: Int, limit: Int = 200_000) async throws -> [Delivery] {
         try await database.execute(
             """
@@ -151,8 +152,8 @@ package struct DueStore: Sendable {
         return delivery
     }
 
-    // Jumps from the first row of one client to that of the next in the index: the rows between are not
-    // read.
+    // Jumps in the index from the first row of one client to the first row of the next. The rows
+    // between them are not read.
     private static let clientsSQL = """
         WITH RECURSIVE clients AS (
             (SELECT app, provider, due_at FROM deliveries

@@ -4,26 +4,26 @@ package import Postgres
 import PushCore
 import Storage
 
-/// Members of shards, and the end of shards that cannot be sent.
+/// Records members of shards, and ends shards that cannot be sent.
 extension PushLedger {
-    /// Writes checkpoints of shards in one transaction: delivered members as chunks, rows of the
-    /// others, the cursors, the counters of the pushes, and the tokens that died. The last checkpoint
-    /// of a shard, which says `isFinished`, releases it and corrects the counters by the members that
-    /// came or went while it was sent.
+    /// Writes checkpoints of shards in one transaction: delivered members as chunks, all others as
+    /// rows, with the cursors, the counters of the pushes, and the dead tokens. The last checkpoint
+    /// of a shard has `isFinished`. It releases the shard, and corrects the counters by the members
+    /// that were added or removed while the shard was sent.
     ///
     /// A checkpoint whose reply was lost may be written again: records that are stored already are left
     /// out.
     ///
-    /// - Throws: `StorageError` of kind `sessionLost` if one of the shards is not this session's; then
-    ///   nothing was written.
+    /// - Throws: `StorageError` of kind `sessionLost` if the session does not own one of the
+    ///   shards; then nothing was written.
     func write(
         _ checkpoints: [(ClaimedShard, ShardCheckpoint)],
         session: Int
     ) async throws -> [LedgerResult] {
         guard !checkpoints.isEmpty else { return [] }
         return try await database.transaction { transaction in
-            // Each checkpoint locks its shard's row, in one order; the pushes' rows come last, as all
-            // shards of a push wait for them.
+            // Each checkpoint locks its shard's row, all in the same order. The rows of pushes are
+            // locked last, as all shards of a push wait for them.
             let order = checkpoints.indices.sorted {
                 let (a, b) = (checkpoints[$0].0, checkpoints[$1].0)
                 return (a.pushID, a.shard) < (b.pushID, b.shard)
@@ -45,8 +45,8 @@ extension PushLedger {
             for (place, part) in parts {
                 let (shard, status) = (part.shard, statuses[part.shard.pushID])
                 if status == .failed, !part.after.isFinished {
-                    // The push failed while this shard was locked here, so the shard has to be ended
-                    // here.
+                    // The push failed while this transaction had the shard locked, so this
+                    // transaction must end it.
                     try await Self.endUnfinished(
                         of: shard.pushID,
                         only: shard.shard,
@@ -64,7 +64,7 @@ extension PushLedger {
         }
     }
 
-    /// A checkpoint within its transaction, its rows written.
+    /// A checkpoint of the transaction whose rows are written.
     private struct Part {
         let shard: ClaimedShard
         let checkpoint: ShardCheckpoint
@@ -74,7 +74,7 @@ extension PushLedger {
         var change: LedgerChange
     }
 
-    /// - Returns: `nil` if just this checkpoint has ended the shard already.
+    /// - Returns: `nil` if this same checkpoint was written before and has ended the shard.
     private static func part(
         _ session: Int,
         _ shard: ClaimedShard,
@@ -104,8 +104,8 @@ extension PushLedger {
         )
     }
 
-    /// Returns the records without a row. A member that moved from one zone to another in the meantime
-    /// may have its row from the other shard.
+    /// Returns the records that have no row yet. If a member has moved to another zone meanwhile,
+    /// the other shard may have written its row.
     private static func unrecorded(
         _ records: [DeliveryRecord],
         of shard: ClaimedShard,
@@ -131,14 +131,14 @@ extension PushLedger {
         let books: ShardLedger
         let cursor: String?
         let isCancelled: Bool
-        /// The table that the rows go to: the partition of the push's day, which saves a tenth of the
-        /// cost of inserting through `deliveries`, else `deliveries`.
+        /// The table for the rows: the partition of the push's day, or `deliveries` if there is
+        /// none. An insert into the partition costs a tenth less.
         let table: String
     }
 
-    /// Locks a shard that is this session's.
+    /// Locks a shard that this session owns.
     ///
-    /// - Returns: `nil` if just this checkpoint has ended it already.
+    /// - Returns: `nil` if this same checkpoint was written before and has ended the shard.
     private static func hold(
         _ session: Int,
         _ shard: ClaimedShard,
@@ -194,7 +194,7 @@ extension PushLedger {
             """
     )
 
-    /// Writes chunks, the counters of shards, and those of their pushes, the latter last.
+    /// Writes chunks, then the counters of shards, then the counters of their pushes.
     ///
     /// - Returns: The pushes' statuses.
     private static func write(
@@ -251,10 +251,10 @@ extension PushLedger {
         )
     }
 
-    /// Ends the shards of a push whose rows are not locked, and counts their members without a row as
-    /// suppressed, without an outcome record for any of them: the push cannot be sent, or its app is
-    /// deleted. The transaction that has locked a shard of a failed push ends it itself. The owners
-    /// keep their shards, to record what was sent.
+    /// Ends the shards of a push that cannot be sent, or whose app is deleted. It skips shards that
+    /// other transactions have locked: those end a shard of a failed push themselves. Members
+    /// without a row are counted as suppressed, without outcome records. The sessions keep the
+    /// shards that they own, to record the members that were sent.
     package static func endUnfinished(
         of pushID: String,
         only shard: Int? = nil,
@@ -282,8 +282,8 @@ extension PushLedger {
         )
     }
 
-    /// Ends a shard of a cancelled push whose members cannot be read: the members that are left are
-    /// suppressed, and their outcomes are not reported.
+    /// Ends a shard of a cancelled push whose members cannot be read. The remaining members are
+    /// suppressed without outcome records.
     ///
     /// - Throws: `StorageError` of kind `sessionLost`.
     package func endUnread(session: Int, _ shard: ClaimedShard) async throws {
@@ -312,7 +312,7 @@ struct LedgerChange: Equatable {
     private(set) var failures = FailureTally()
     private(set) var closedShards = 0
 
-    /// Counts the records by themselves.
+    /// Counts only the records themselves.
     init(_ records: [DeliveryRecord]) {
         for record in records {
             guard let end = record.end, let outcome = end.outcome else {
@@ -340,7 +340,7 @@ struct LedgerChange: Equatable {
         closedShards += other.closedShards
     }
 
-    /// Adds the change of the members without a row.
+    /// Adds the change of a shard's members without a row.
     mutating func moved(from before: ShardLedger, to after: ShardLedger) {
         ledger.targeted += after.expected - before.expected
         ledger.pending += after.unrecorded - before.unrecorded
@@ -350,9 +350,9 @@ struct LedgerChange: Equatable {
 }
 
 extension ShardCheckpoint {
-    /// Returns the records behind the stored cursor.
+    /// Returns the records after the stored cursor.
     ///
-    /// - Throws: `StorageError` if a record lies behind its own checkpoint's cursor: it would be sent
+    /// - Throws: `StorageError` if a record is after its own checkpoint's cursor: it would be sent
     ///   again.
     fileprivate func records(behind known: String?) throws -> [DeliveryRecord] {
         if let known, let cursor, cursor <= known, !isFinished { return [] }

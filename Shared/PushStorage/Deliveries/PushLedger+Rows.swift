@@ -3,13 +3,13 @@ import Postgres
 import PushCore
 import Storage
 
-/// Rows: their ends with the counters of their pushes, and their release.
+/// Records the ends of rows with the counters of their pushes, and releases rows.
 extension PushLedger {
-    /// Writes rows in one transaction, with the tokens that died. Rows that this session does not own
-    /// any more are left alone. A released row is due by its end, or at once if its push was cancelled
-    /// in the meantime, to be suppressed.
+    /// Writes rows in one transaction, with the dead tokens. Rows that this session no longer owns
+    /// are left alone. A released row is due as its record says. If its push was cancelled
+    /// meanwhile it is due at once, to be suppressed.
     ///
-    /// - Returns: The rows that were this session's.
+    /// - Returns: The keys of the rows that this session owned.
     func write(_ records: [DeliveryRecord], session: Int) async throws -> Set<DeliveryKey> {
         let records = Self.unique(records)
         guard !records.isEmpty else { return [] }
@@ -47,7 +47,7 @@ extension PushLedger {
         failures: "CASE WHEN c.failed = 0 THEN p.failures ELSE \(mergedFailures) END"
     )
 
-    // "IS NOT DISTINCT FROM", as no index serves it: with "=" the planner may read all rows of the
+    // "IS NOT DISTINCT FROM" cannot use an index. With "=" the planner may read all rows of the
     // owner for each row of the batch, where only the primary key is right.
     private static let rowsSQL = """
         WITH written AS (
@@ -100,7 +100,7 @@ extension PushLedger {
         )
     }
 
-    /// Returns the first record of each key, by key: rows are locked in one order, and none twice.
+    /// Returns the first record of each key, sorted by key, so that rows are locked in one order.
     private static func unique(_ records: [DeliveryRecord]) -> [DeliveryRecord] {
         var seen: Set<DeliveryKey> = []
         return records.filter { seen.insert($0.delivery.key).inserted }

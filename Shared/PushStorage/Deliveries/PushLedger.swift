@@ -1,22 +1,22 @@
 import PushCore
 import Storage
 
-/// The writes of the sending side: the only writer of `deliveries`, `delivery_chunks` and
-/// `event_pushes` once something was sent, and of a push's counters. Every write carries the session:
-/// rows that another session owns by now are left alone and not counted.
+/// Writes what was sent. It is the only writer of `deliveries`, `delivery_chunks` and
+/// `event_pushes` after a send, and of a push's counters. Every write carries the session: rows
+/// that another session owns by now are left alone and not counted.
 package struct PushLedger: Sendable {
     let database: Database
     let fewDevices: FewDevicesStore
 
-    /// Writes entries: those of a kind in one transaction, rows first, then members, then pushes.
+    /// Writes entries, each kind in one transaction: rows first, then members, then pushes.
     ///
     /// - Parameters:
     ///   - entries: The entries, each once.
     ///   - session: The session that owns them.
-    /// - Returns: A result for each, in their order.
-    /// - Throws: `StorageError`: if its kind is `sessionLost`, a shard or a push is not the session's,
-    ///   and nothing of its kind was written; `isOfTheValues` if Postgres will never accept one of
-    ///   them.
+    /// - Returns: A result for each entry, in their order.
+    /// - Throws: `StorageError`. If it is of kind `sessionLost`, the session does not own a shard
+    ///   or a push, and no entry of the same kind was written. It is `isOfTheValues` if Postgres
+    ///   will never accept one of the entries.
     package func write(
         _ entries: [LedgerEntry],
         session: Int
@@ -46,11 +46,11 @@ package struct PushLedger: Sendable {
     }
 }
 
-/// A unit that has ended, to be written in one piece.
+/// A unit that has ended and is written as a whole.
 package enum LedgerEntry: Sendable {
-    /// A row of the session that has ended, or is released.
+    /// A row that this session owns, and that has ended or is released.
     case row(DeliveryRecord)
-    /// Members of a shard behind its cursor.
+    /// Members of a shard after its cursor.
     case members(ClaimedShard, ShardCheckpoint)
     /// A push of the fast path.
     case push(SentPush)
@@ -61,41 +61,42 @@ package enum LedgerEntry: Sendable {
 /// The result of writing an entry.
 package enum LedgerResult: Sendable, Equatable {
     case written
-    /// Written, and the push was cancelled since its shard was claimed: nothing more of the shard is to
-    /// be sent. What was sent is recorded by further checkpoints, until the shard is released; its next
-    /// owner suppresses and reports the rest.
+    /// Written, and the push was cancelled after its shard was claimed: no more members may be
+    /// sent. Further checkpoints record the members that were sent, until the shard is released.
+    /// Its next owner suppresses and reports the others.
     case cancelled
-    /// Another session owned it, or it was stored already: nothing was changed.
+    /// Nothing was changed: another session owned it, or it was stored already.
     case notOwned
-    /// It names a subject that was erased in the meantime: nothing of it is stored.
+    /// Nothing of it is stored: it names a subject that was erased meanwhile.
     case erased
 }
 
-/// The form in which something is stored.
+/// The form in which a push or a delivery is stored.
 package enum LedgerForm: Sendable, Equatable {
-    /// Push and deliveries are one row of `event_pushes`.
+    /// The push and its deliveries are one row of `event_pushes`.
     case row
-    /// The push has its row of `pushes`, and its deliveries are packed in it.
+    /// The push has its row of `pushes`, and that row contains its deliveries.
     case packed
-    /// A row of `deliveries` each, and one of `pushes`.
+    /// The push is a row of `pushes`, and each delivery a row of `deliveries`.
     case rows
-    /// A part of a row of `delivery_chunks`.
+    /// The delivery is a part of a row of `delivery_chunks`.
     case chunk
-    /// It has a row already.
+    /// The delivery has a row already, which is updated.
     case updateRow
 }
 
 extension PushLedger {
-    /// Returns the form of a push of the fast path: one row if all of it has ended, its own if HTTP
-    /// accepted it.
+    /// Returns the form of a push of the fast path. If all its deliveries have ended it is one row,
+    /// and if HTTP accepted it that is its row of `pushes`.
     static func form(of push: SentPush) -> LedgerForm {
         guard push.deliveries.allSatisfy({ $0.end?.outcome != nil }) else { return .rows }
         return push.hasRow ? .packed : .row
     }
 
-    /// Returns the form of a delivery: a chunk's if it was delivered and has no other details. The
-    /// members of a device-local push are rows, as one that moves from one time zone to another in the
-    /// meantime is looked up among them. `shard` is `nil` if it is a row already.
+    /// Returns the form of a delivery. A chunk takes it if it was delivered and has no other
+    /// details. Members of a device-local push are rows: if one moves to another time zone
+    /// meanwhile, it is looked up among the rows. `shard` is `nil` if the delivery is a row
+    /// already.
     static func form(of record: DeliveryRecord, in shard: ClaimedShard?) -> LedgerForm {
         guard let shard else { return .updateRow }
         let isPlain = record.end?.decision == .settle(.delivered) && record.end?.reason == nil

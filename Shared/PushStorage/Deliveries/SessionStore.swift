@@ -2,24 +2,24 @@ import Postgres
 import PushCore
 import Storage
 
-/// The dispatchers' sessions. A session's id is never used again, and every write to a delivery names
-/// it: a dispatcher that stalled past its lease finds that it owns nothing.
+/// The dispatchers' sessions. A session's id is never used again, and every write to a delivery
+/// carries it. So a dispatcher that stalled past its lease can write nothing more.
 ///
-/// A session ends when its row is deleted; any replica then releases what it owned in batches, each in
-/// a transaction of its own. Nothing here waits for a row that is locked, or the locks of a dispatcher
-/// that was stopped in the middle of a transaction would block all others.
+/// A session ends when its row is deleted. Any replica then releases its rows, shards and plans in
+/// batches, each in a separate transaction. Nothing here waits for a locked row: otherwise a
+/// dispatcher that was stopped in the middle of a transaction would block all others.
 package struct SessionStore: Sendable {
     let database: Database
 
     /// How long a session lives without a heartbeat.
     package static let leaseSeconds = 10
-    /// The rows that are released in one transaction.
+    /// The most rows that are released in one transaction.
     private static let portion = 2000
 
     /// - Parameters:
-    ///   - name: The name of its dispatcher, for people.
-    ///   - connections: The application name of only this process' connections: they are ended with the
-    ///     session.
+    ///   - name: The name of its dispatcher, for operators.
+    ///   - connections: The application name of only this process' connections. They are terminated
+    ///     with the session.
     /// - Returns: The session's id.
     /// - Throws: `StorageError`.
     package func open(name: String, connections: String? = nil) async throws -> Int {
@@ -48,7 +48,7 @@ package struct SessionStore: Sendable {
         ).affectedRows == 1
     }
 
-    /// Ends a session, so that nothing is written in its name any more. `release` releases what it
+    /// Ends a session, so that it can write nothing more. `release` then releases all that it
     /// owned.
     package func end(_ session: Int) async throws {
         _ = try await database.execute(
@@ -57,26 +57,26 @@ package struct SessionStore: Sendable {
         )
     }
 
-    /// Ends a session and releases what it owned.
+    /// Ends a session and releases all that it owned.
     package func close(_ session: Int) async throws {
         try await end(session)
         _ = try await release([session])
     }
 
-    /// Ends expired sessions and releases what they owned, and what sessions that no longer exist own.
-    /// Any replica may call it at any time.
+    /// Ends expired sessions, and releases all that they or sessions without a row own. Any replica
+    /// may call it at any time.
     ///
-    /// - Returns: How many sessions ended, and how many deliveries were released.
+    /// - Returns: The numbers of ended sessions and of released deliveries.
     package func reap() async throws -> (sessions: Int, deliveries: Int) {
         let ended = try await endExpired()
         let released = try await release(Array(Set(ended + sessionsWithOrphans())))
         return (ended.count, released.deliveries)
     }
 
-    /// Ends expired sessions, except those whose row is locked: the next round ends them. It also
-    /// terminates the connections of a process that has no live session any more. The process may be
-    /// stopped in the middle of a transaction, which keeps its session's row and others locked; and
-    /// while a COPY waits for its client the server applies no timeout.
+    /// Ends expired sessions, except those whose row is locked: the next round ends them. Also
+    /// terminates the connections of a process that has no live session. Such a process may be
+    /// stopped in the middle of a transaction, which keeps its session's row and other rows locked.
+    /// While a COPY waits for its client, the server applies no timeout.
     package func endExpired() async throws -> [Int] {
         let expired = try await database.execute(
             "SELECT EXISTS (SELECT FROM dispatchers WHERE lease_until < clock_timestamp()) AS some"
@@ -101,11 +101,11 @@ package struct SessionStore: Sendable {
         ).rows.map { try $0.integer("id") }
     }
 
-    /// Returns sessions that own something although they do not exist: the process that ended them
-    /// stopped before it had released everything, or was of a version that knew less of what a session
-    /// may own.
+    /// Returns sessions that own something although their row is deleted. The process that ended
+    /// them stopped before it had released everything, or had a version that did not know all kinds
+    /// of claims.
     package func sessionsWithOrphans() async throws -> [Int] {
-        // Each step is one index lookup, however much an owner has.
+        // Each step is one index lookup, however many rows an owner has.
         let owners = ["deliveries", "shards", "pushes"].map { table in
             let column = table == "pushes" ? "planner" : "owner"
             let condition = table == "deliveries" ? "state = \(DeliveryState.pending.sql) AND " : ""
@@ -129,12 +129,12 @@ package struct SessionStore: Sendable {
         ).rows.map { try $0.integer("id") }
     }
 
-    /// Releases what ended sessions owned, except the rows that are locked.
+    /// Releases all that ended sessions owned, except rows that are locked.
     ///
-    /// The sessions are named, not found by their absence: a row that another session claims in between
-    /// has an owner that an older snapshot does not contain.
+    /// The caller names the sessions. A query for owners without a session could release too much:
+    /// a row that is claimed meanwhile may have an owner that an older snapshot does not contain.
     ///
-    /// - Returns: How many deliveries, and whether nothing is left.
+    /// - Returns: The number of released deliveries, and whether nothing is left.
     package func release(_ ended: [Int]) async throws -> (deliveries: Int, isAll: Bool) {
         guard !ended.isEmpty else { return (0, true) }
         let parameters: [PostgresValue] = [.integerArray(ended), .integer(Self.portion)]
@@ -161,7 +161,7 @@ package struct SessionStore: Sendable {
         return (deliveries, try left.first?.boolean("some") == false)
     }
 
-    /// Returns how many sessions are alive.
+    /// Returns the number of sessions that have not expired.
     package func count() async throws -> Int {
         try await database.execute(
             "SELECT count(*) AS count FROM dispatchers WHERE lease_until >= clock_timestamp()"
@@ -209,14 +209,14 @@ package struct SessionStore: Sendable {
         SELECT count(*) AS released FROM freed
         """
 
-    /// Locks a session's row until the transaction ends, so that the process that ends the session sees
-    /// its writes.
+    /// Locks a session's row until the transaction ends, so that a process which ends the session
+    /// waits and sees this transaction's writes.
     static func hold(_ session: Int, _ transaction: PostgresTransaction) async throws {
         let found = try await transaction.execute(holdSQL, [.integer(session)])
         guard !found.isEmpty else { throw StorageError.sessionLost }
     }
 
-    /// Does the same, after `IndexPlan`, in one round trip.
+    /// Locks a session's row like `hold`, and applies `IndexPlan` in the same round trip.
     static func holdByIndex(_ session: Int, _ transaction: PostgresTransaction) async throws {
         let found = try await transaction.pipeline([
             (IndexPlan.sql, []), (holdSQL, [.integer(session)]),

@@ -1,35 +1,36 @@
 package import PushCore
 import Storage
 
-/// A shard of a broadcast that a session has to send: the installations of an audience behind one
-/// object id up to another. Members up to `cursor` are recorded; the others have no row yet.
+/// A shard of a broadcast that a session has to send: the installations of an audience between two
+/// object ids. Members up to `cursor` are recorded; the others have no row yet.
 package struct ClaimedShard: Sendable, Equatable {
     package var pushID: String
     package var shard: Int
     package var app: String
     /// The push's day in UTC, `YYYY-MM-DD`.
     package var day: String
-    /// The object id up to which all members are recorded; `nil` if none is.
+    /// The object id up to which all members are recorded; `nil` if no member is recorded.
     package var cursor: String?
     /// Inclusive; `nil` if there is no bound.
     package var upperID: String?
-    /// Members, as planned and corrected since.
+    /// The number of members: as planned, and corrected since.
     package var expected: Int
     package var recorded: Int
     /// The push's lane.
     package var lane: Int
-    /// The time at which its deliveries expire: the push's, or for a device-local push its members'
-    /// own.
+    /// The time at which its deliveries expire: that of the push, or for a device-local push that
+    /// of its members.
     package var expiresAt: Instant?
-    /// The time at which its members were first due: the push's own, or for a device-local push theirs.
+    /// The time at which its members were first due: that of the push, or for a device-local push
+    /// that of its members.
     package var createdAt: Instant
 
     /// Exclusive; empty if there is no bound.
     var lowerID: String
     /// Whether the audience is found by its channels, without reading all of the app's installations.
     var isSparse: Bool
-    /// Whether its members were chosen when it was cut, because the push has a condition or names
-    /// devices.
+    /// Whether its members were chosen when the shard was cut, because the push has a condition or
+    /// names devices.
     var isChosen = false
     /// The time zones of its members, if the push is device-local; `nil` for all.
     var zones: ZoneFilter?
@@ -43,7 +44,8 @@ package struct ClaimedShard: Sendable, Equatable {
     /// The push's changes of its members' badges.
     var badgeChanges: [Platform: BadgeChange] = [:]
 
-    /// Whether the push was cancelled: its members are read to report each that was not sent to.
+    /// Whether the push was cancelled. Its members are still read, to report those that were not
+    /// sent to.
     package var isCancelled = false
 
     /// Whether each page must be prepared before it is sent.
@@ -89,7 +91,7 @@ extension ClaimedShard {
 /// Members of a shard, in the order of their object ids.
 package struct ShardPage: Sendable {
     package var members: [Delivery]
-    /// Whether there are no members behind them.
+    /// Whether there are no members after these.
     package var isLast: Bool
 
     package init(members: [Delivery], isLast: Bool) {
@@ -98,24 +100,23 @@ package struct ShardPage: Sendable {
     }
 }
 
-/// One member of a shard. A class, because a delivery has a dozen strings, which each copy would
-/// retain.
+/// One member of a shard. A class, because each copy of a delivery would retain a dozen strings.
 package final class ShardMember: Sendable {
     package let delivery: Delivery
 
     package init(_ delivery: Delivery) { self.delivery = delivery }
 }
 
-/// The deliveries of a shard's members from the last checkpoint up to this one.
+/// The deliveries of a shard's members between the last checkpoint and this one.
 package struct ShardCheckpoint: Sendable {
-    /// The object id up to which all is recorded now; `nil` if it does not move, and there are no
-    /// records.
+    /// The object id up to which all members are recorded now; `nil` if there are no records, so
+    /// that the cursor does not move.
     package var cursor: String?
-    /// One record of each member behind the last cursor, up to this one, in any order. Records up to
-    /// the last cursor are left out: a checkpoint whose reply was lost may be written again, and may be
-    /// larger then.
+    /// One record for each member after the last cursor, up to this cursor, in any order. Records
+    /// up to the last cursor are ignored: a checkpoint whose reply was lost may be written again,
+    /// with more records.
     package var records: [DeliveryRecord]
-    /// Whether there are no members behind the cursor: the shard has ended.
+    /// Whether there are no members after the cursor, so that the shard has ended.
     package var isFinished: Bool
 
     package init(cursor: String?, records: [DeliveryRecord], isFinished: Bool) {
@@ -127,11 +128,11 @@ package struct ShardCheckpoint: Sendable {
 
 /// The counters of one shard. Pure: no clock, no I/O.
 struct ShardLedger: Equatable, Sendable {
-    /// Members, in all.
+    /// The number of all members.
     private(set) var expected: Int
     /// The members that have a row.
     private(set) var recorded: Int
-    /// The members that will never have one, as the push was cancelled.
+    /// The members that will never have a row, as the push was cancelled.
     private(set) var cancelled: Int
     private(set) var isFinished: Bool
 
@@ -142,11 +143,12 @@ struct ShardLedger: Equatable, Sendable {
         self.isFinished = isFinished
     }
 
-    /// Members that are pending without a row.
+    /// The number of members that are pending without a row.
     var unrecorded: Int { isFinished ? 0 : expected - recorded }
 
-    /// Counts rows that were written. There may be more than planned: an installation may have joined a
-    /// channel in the meantime. After a cancellation they are subtracted from those that it counted.
+    /// Counts rows that were written. There may be more than planned, as installations may have
+    /// joined a channel meanwhile. If the shard was cancelled, the rows are subtracted from the
+    /// cancelled members.
     mutating func record(_ count: Int) {
         recorded += count
         if isFinished {
@@ -157,8 +159,8 @@ struct ShardLedger: Equatable, Sendable {
         }
     }
 
-    /// Ends the shard: no member is left. There may be fewer than planned: deleted, or no longer in the
-    /// channel.
+    /// Ends the shard, as no member is left. There may be fewer than planned: installations may
+    /// have been deleted or have left the channel.
     mutating func finish() {
         if isFinished { return }
         expected = recorded

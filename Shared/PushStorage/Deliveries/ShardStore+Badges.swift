@@ -3,17 +3,17 @@ import PushCore
 import Storage
 
 extension ShardStore {
-    /// Raises the badges of a page's members before any of them is sent to, and marks the shard as
-    /// prepared up to the last of them, in one transaction: the next owner of the shard sends the
-    /// badges as they are stored, and raises none twice.
+    /// Raises the badges of a page's members before any of them is sent to. In the same transaction
+    /// it marks the shard as prepared up to the last member. So the shard's next owner sends the
+    /// stored badges, and raises no badge twice.
     ///
     /// - Parameters:
     ///   - session: The session that owns the shard.
     ///   - shard: The page's shard.
-    ///   - page: The page as `page` read it; pages of a shard are prepared in their order.
-    /// - Returns: The page with the badges to send; unchanged if the push raises none.
-    /// - Throws: `StorageError` of kind `sessionLost` if the shard is not this session's; then no badge
-    ///   was raised.
+    ///   - page: The page as `page` read it. The pages of a shard are prepared in their order.
+    /// - Returns: The page with the badges to send; the same page if the push raises no badges.
+    /// - Throws: `StorageError` of kind `sessionLost` if the session does not own the shard; then
+    ///   no badge was raised.
     package func prepare(
         session: Int,
         _ shard: ClaimedShard,

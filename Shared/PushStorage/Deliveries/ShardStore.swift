@@ -4,24 +4,24 @@ import Postgres
 package import PushCore
 import Storage
 
-/// The shards of broadcasts: claiming, reading, releasing. `PushLedger+Members.swift` records their
-/// members, `Planning/` cuts them.
+/// Claims, reads and releases the shards of broadcasts. `PushLedger+Members.swift` records their
+/// members, and `Planning/` cuts them.
 ///
-/// A shard's owner is a dispatcher's session, its epoch: a checkpoint names it, and a session that
-/// stalled past its lease finds that another owns the shard. So a member is sent to again only if it
-/// lies behind the last checkpoint of an owner that died (promise 3).
+/// A shard's owner is a session, whose id is the epoch. Each checkpoint carries it, and a session
+/// that stalled past its lease finds that it no longer owns the shard. So a member is sent to again
+/// only if it is after the last checkpoint of an owner that died (promise 3).
 package struct ShardStore: Sendable {
     let database: Database
 
-    /// Claims shards that are due, fairly between apps: each goes to the app of which this session
-    /// holds fewest, then to the oldest push.
+    /// Claims shards that are due, fairly between apps: always the next shard of the app of which
+    /// this session holds fewest, and of that app's oldest push.
     ///
     /// - Parameters:
     ///   - session: The session that claims them.
     ///   - lane: Their lane.
     ///   - limit: 1...1000 shards.
-    ///   - holding: How many shards of each app the session holds already.
-    ///   - most: How many of one app it may hold.
+    ///   - holding: The number of shards of each app that the session holds already.
+    ///   - most: The maximum number of shards of one app that it may hold.
     ///   - includesPaced: Whether shards of pushes with a pace are claimed too.
     /// - Returns: The claimed shards; empty when nothing is due.
     /// - Throws: `StorageError` of kind `sessionLost`.
@@ -42,7 +42,7 @@ package struct ShardStore: Sendable {
                 [
                     .integer(session), .textArray(apps),
                     .integerArray(apps.map { holding[$0] ?? 0 }), .integer(limit),
-                    // Other sessions may be claiming the same ones.
+                    // Other sessions may be claiming the same shards.
                     .integer(limit * 4), .boolean(includesPaced), .integer(most),
                 ]
             )
@@ -64,8 +64,8 @@ package struct ShardStore: Sendable {
         }
     }
 
-    /// Releases shards that were just claimed and have ended with their push: no task works on them,
-    /// and `AppStore.delete`, which waits until nothing is sent, would wait for the session.
+    /// Releases shards that were just claimed and whose push has ended. No task works on them, and
+    /// `AppStore.delete`, which waits until nothing is sent, would wait for the end of the session.
     private static func release(
         _ shards: [(pushID: String, shard: Int)],
         session: Int,
@@ -114,7 +114,7 @@ package struct ShardStore: Sendable {
         var members: [Delivery] = []
         members.reserveCapacity(rows.count)
         for row in rows { members.append(try Self.member(row, of: shard)) }
-        // They were looked up in their order; but the cursor depends on it.
+        // They were looked up in this order. They are sorted again, as the cursor depends on it.
         if shard.isChosen { members.sort { $0.key.target < $1.key.target } }
         let isLast =
             members.count < limit
@@ -122,7 +122,7 @@ package struct ShardStore: Sendable {
         return ShardPage(members: members, isLast: isLast)
     }
 
-    /// Releases shards. Shards that are not this session's are left alone.
+    /// Releases shards. Shards that this session does not own are left alone.
     ///
     /// - Parameters:
     ///   - session: The session that owns them.
@@ -158,13 +158,14 @@ package struct ShardStore: Sendable {
         )
     }
 
-    /// Releases strays: the reply to a claim was lost, and there may be shards that no task works on.
+    /// Releases strays: after the reply to a claim was lost, there may be shards that no task works
+    /// on.
     ///
     /// - Parameters:
     ///   - session: The session that owns them.
     ///   - lane: Their lane.
     ///   - known: The shards that a task works on.
-    /// - Returns: How many were released.
+    /// - Returns: The number of released shards.
     /// - Throws: `StorageError`.
     @discardableResult
     package func releaseAll(
@@ -200,8 +201,8 @@ package struct ShardStore: Sendable {
 // MARK: Claiming
 
 extension ShardStore {
-    // A push with a pace has one shard sent at a time, the first that is due, so that one process keeps
-    // its pace.
+    // Only one shard of a push with a pace is sent at a time, the first that is due, so that one
+    // process applies the pace.
     private static let isHeldBackByPace = """
         (s.is_paced AND EXISTS (SELECT FROM shards o
             WHERE o.push_id = s.push_id AND o.shard <> s.shard AND NOT o.finished
@@ -211,16 +212,16 @@ extension ShardStore {
     private static let directClaimSQL = claimSQL(of: .direct)
     private static let broadcastClaimSQL = claimSQL(of: .broadcast)
 
-    /// Returns the condition with a literal, as partial indexes have it in theirs.
+    /// Returns the condition with the lane as a literal, as partial indexes need it.
     private static func isOf(_ lane: Lane, _ row: String) -> String {
         lane == .direct ? "\(row).lane = 0" : "\(row).lane > 0"
     }
 
     // Apps are found one by one in the index, so that an app with ten thousand shards does not hide
-    // others. Candidates are checked again by their primary key, as another session may have claimed
-    // them by then; hence "IS FALSE", which keeps the partial indexes out of it. A shard that a
-    // dispatcher of an older version cut has no time when its members are first due: as it was not
-    // claimed before, that is when the shard is due.
+    // others. Candidates are checked again by their primary key, as another session may have
+    // claimed them meanwhile; "IS FALSE" keeps the partial indexes out of this check. A shard that
+    // an older dispatcher cut does not store when its members are first due. Such a shard was never
+    // claimed before, so the time when it is due is right.
     private static func claimSQL(of lane: Lane) -> String {
         """
         WITH RECURSIVE apps AS (
@@ -273,8 +274,8 @@ extension ShardStore {
         let isCancelled: Bool
     }
 
-    /// Returns the values that all shards of a push share. Shards of a push that failed, or cannot be
-    /// read, are ended here.
+    /// Returns the values that all shards of a push share. Ends the shards of a push that failed or
+    /// cannot be read.
     private static func pushes(
         _ ids: Set<String>,
         _ transaction: PostgresTransaction
@@ -297,7 +298,7 @@ extension ShardStore {
             guard let push = try? PlanningPush(row),
                 let selectors = push.request.audience.selectors
             else {
-                // Left alone they would stay ahead of all others for ever.
+                // Otherwise these shards would come before all others for ever.
                 _ = try await LedgerSQL.fail(
                     id,
                     error: "its request cannot be read",
@@ -326,8 +327,9 @@ extension ShardStore {
     private static func shard(_ row: PostgresRow, of push: Push) throws -> ClaimedShard {
         let zones = try row.textArrayOrNil("zones")
         let isExclusion = try row.boolean("zones_excluded")
-        // A device-local push was released up to 26 hours before its last devices are due. The time
-        // when its shard was first due, not its present `due_at`: that moves with each release.
+        // A device-local push was released up to 26 hours before its last devices are due. So the
+        // age is counted from when its shard was first due. Its present `due_at` moves with each
+        // release.
         let createdAt =
             zones == nil ? push.createdAt : max(push.createdAt, try row.instant("created_at"))
         return ClaimedShard(
@@ -359,7 +361,7 @@ extension ShardStore {
 // MARK: Reading
 
 extension ShardStore {
-    /// Returns the query of a page; values that all members share are not in it.
+    /// Returns the query of a page, without values that all members share.
     private static func pageSQL(
         _ shard: ClaimedShard,
         _ parameters: inout [PostgresValue]
@@ -371,7 +373,7 @@ extension ShardStore {
         }
         if let zones = shard.zones {
             conditions += zones.condition(&parameters)
-            // A device that has moved here from another zone may have got it there.
+            // A device that has moved here from another zone may have got the push there.
             parameters += [.text(shard.day), .uuid(shard.pushID)]
             conditions += """
                  AND NOT EXISTS (SELECT FROM deliveries d
@@ -398,10 +400,9 @@ extension ShardStore {
             """
     }
 
-    /// Returns the query of a page of a chosen shard: the members are looked up one by one, in their
-    /// order. Neither the order nor the access path may be the planner's choice, which a new app's
-    /// devices mislead. Of devices that were named, one that cannot be sent to is a member too, with
-    /// the reason.
+    /// Returns the query of a page of a chosen shard. The members are looked up one by one, in
+    /// their order. The planner must not choose the order or the access path, as its statistics are
+    /// wrong for a new app. A named device that cannot be sent to is a member too, with the reason.
     private static func chosenPageSQL(
         _ shard: ClaimedShard,
         _ parameters: inout [PostgresValue]

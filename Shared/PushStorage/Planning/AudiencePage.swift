@@ -17,8 +17,8 @@ struct PageStart {
         return " AND n.object_id <= $\(parameters.count)"
     }
 
-    /// Returns the id of the last of the app's next `installations`, from the primary key alone; `nil` if
-    /// fewer are left.
+    /// Returns the object id of the last of the app's next `installations`, read from the primary
+    /// key alone; `nil` if fewer are left.
     func pageEnd(
         of app: String,
         installations: Int,

@@ -5,18 +5,18 @@ import Storage
 
 /// Cuts a broadcast that has a condition, or that goes to an identity with too many devices.
 ///
-/// Its members are chosen here, once, and their object ids are stored in the shards: the fields of a
-/// condition may change while the push is sent, at times by the push itself (a badge, the time of the
-/// last opening), and evaluating it again could cost more than sending. So a field, or an identity,
-/// that changes after its page was planned changes nothing; a device that is deleted or invalid by its
-/// turn is left out as usual.
+/// Its members are chosen once, when the shards are cut, and the shards store their object ids. The
+/// fields of a condition may change while the push is sent, at times by the push itself (a badge,
+/// the time of the last opening), and a second evaluation could cost more than sending. So if a
+/// field or an identity changes after its page was planned, the members stay the same. A device
+/// that is deleted or invalid at its turn is left out as usual.
 ///
-/// A condition that an index serves and few devices meet is evaluated for the whole app at once. Any
-/// other is evaluated page by page, for so many installations at a time, in the order of the object
-/// ids: no statement grows with the app.
+/// A condition that uses an index and matches few devices is evaluated for the whole app at once.
+/// Any other condition is evaluated page by page, in the order of object ids and for a limited
+/// number of installations. So no statement grows with the app.
 enum ChosenShards {
-    /// Writes the next shards of an audience, of at most `size` members; the cursor is the last id that
-    /// was read.
+    /// Writes the next shards of an audience, each of at most `size` members. The cursor is the
+    /// last object id that was read.
     ///
     /// - Throws: `WhereError` for a condition on a field that is not stored.
     static func page(
@@ -57,10 +57,11 @@ enum ChosenShards {
         var start: PageStart
         let size: Int
         let zones: ZoneTimes?
-        /// The number of matches above which nothing is written.
+        /// The maximum number of matches; if there are more, nothing is written. `nil` for no
+        /// limit.
         var limit: Int?
 
-        /// Returns the condition that a selected installation `n` meets.
+        /// Returns the condition that selects installations `n`.
         func conditions(_ parameters: inout [PostgresValue]) throws(WhereError) -> String {
             parameters = [
                 .text(push.app), .timestamp(start.plannedUntil), .text(start.cursor ?? ""),
@@ -73,7 +74,7 @@ enum ChosenShards {
         }
     }
 
-    /// Whether the planner's cost of the condition is less than that of reading all of the app's
+    /// Whether the planner expects the condition to cost less than reading all of the app's
     /// installations.
     private static func isIndexed(
         _ choice: Choice,
@@ -103,7 +104,8 @@ enum ChosenShards {
 
     /// Writes the shards of the chosen installations.
     ///
-    /// - Returns: How many were found, at most one beyond the limit; and what was written.
+    /// - Returns: The number of matches, counted up to one above the limit, and the page that was
+    ///   written.
     private static func insert(
         _ choice: Choice,
         _ transaction: PostgresTransaction

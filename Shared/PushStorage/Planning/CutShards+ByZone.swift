@@ -3,11 +3,11 @@ import Postgres
 import PushCore
 import Storage
 
-/// Cuts a device-local broadcast: a shard is due when the clocks of its members show the time.
+/// Cuts a device-local broadcast. A shard is due when its members' clocks show the push's time.
 extension CutShards {
-    /// Writes the next shards like the other `page`, but divides the members of a page by when they are
-    /// due. A device's zone is read here, and again when its shard is sent: one that has moved between
-    /// two zones gets the push in the new one, if the time is still to come there.
+    /// Writes the next shards like the other `page`, but divides the members of a page by due time.
+    /// A device's zone is read here, and again when its shard is sent. If a device has moved to
+    /// another zone meanwhile, it gets the push there, unless the time has passed there.
     static func page(
         _ push: PlanningPush,
         _ selectors: PushRequest.Selectors,
@@ -57,7 +57,7 @@ extension CutShards {
         for row in rows {
             let due = try row.instant("due")
             let previous = shards.last.flatMap { $0.dueAt == due ? $0 : nil }
-            // The last shard of a time ends with the page.
+            // The last shard of each due time ends with the page.
             if previous == nil, !shards.isEmpty { shards[shards.count - 1].upperID = cursor }
             shards.append(
                 NewShard(

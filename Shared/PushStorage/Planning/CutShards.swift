@@ -6,8 +6,8 @@ import Storage
 
 /// Cuts a broadcast: stores the bounds of its shards, instead of a row for each of its members.
 enum CutShards {
-    /// Writes the next shards of an audience, in the order of the object ids; the cursor is the last id
-    /// that was read. The last shard of all has no upper bound.
+    /// Writes the next shards of an audience, in the order of the object ids. The cursor is the
+    /// last id that was read. The very last shard has no upper bound.
     static func page(
         _ push: PlanningPush,
         _ selectors: PushRequest.Selectors,
@@ -70,8 +70,9 @@ enum CutShards {
         return AudiencePage(inserted: total, shards: uppers.count, cursor: cursor)
     }
 
-    /// Whether so few installations, of all apps together, are in these channels that they fit into one
-    /// shard: then they are found by their channels, without reading all of the app's.
+    /// Whether the channels have so few installations, of all apps together, that they fit into one
+    /// shard. Then the shard's members are found by their channels, without reading all of the
+    /// app's installations.
     static func isSparse(
         _ channels: [String],
         _ size: Int,

@@ -3,7 +3,7 @@ import Storage
 
 /// The devices and identities that the pushes of one batch name one by one, within bounds.
 struct DirectAudience {
-    /// Devices of one batch that are planned at once; the rest is planned page by page.
+    /// The most devices of one batch that are planned at once. The rest is planned page by page.
     static let limit = 10_000
 
     struct Named {
@@ -21,7 +21,8 @@ struct DirectAudience {
     private(set) var installations: [Named] = []
     private(set) var identities: [Named] = []
     private(set) var tokens: [Token] = []
-    /// The same for pushes that name so many devices that these become a shard (`NamedShards`).
+    /// The installations of pushes that name so many devices that these become a shard
+    /// (`NamedShards`).
     private(set) var chosenInstallations: [Named] = []
     private(set) var chosenIdentities: [Named] = []
     /// The pushes whose devices become a shard.
@@ -30,7 +31,7 @@ struct DirectAudience {
     private(set) var direct: Set<String> = []
     /// The pushes that are planned page by page.
     private(set) var paged: Set<String> = []
-    /// The pushes that name too many devices and so are broadcasts, in whatever way they name them.
+    /// The pushes that name too many devices, in whatever way, and so become broadcasts.
     private(set) var large: Set<String> = []
     /// The number of deliveries of each direct push if every name that it lists exists exactly once.
     private(set) var expected: [String: Int] = [:]
@@ -88,8 +89,8 @@ struct DirectAudience {
         large.formIntersection(pushIDs)
     }
 
-    /// Returns the number of devices that a push names, itself or by its identities; `nil` if there are
-    /// more than are planned at once.
+    /// Returns the number of devices that a push names, directly or by identities; `nil` if they
+    /// are too many to be planned at once.
     private static func devices(of request: PushRequest, _ members: Int?) -> Int? {
         switch request.audience {
         case .tokens(let list): return list.count
@@ -106,12 +107,12 @@ struct DirectAudience {
         case identities([Named])
     }
 
-    /// Returns the names of a push that has no other selector. One selector narrowed by another goes
-    /// through the general condition of the pages.
+    /// Returns the names of a push that has only one selector. If a second selector narrows the
+    /// first, the push is planned page by page with a general condition.
     ///
     /// - Parameters:
     ///   - push: The push.
-    ///   - count: The identities that the batch has already.
+    ///   - count: The number of identities that the batch has already.
     /// - Returns: `nil` if it has another selector, or too many identities.
     private static func names(of push: NewPush, beside count: Int) -> Names? {
         guard case .installations(let selectors) = push.request.audience,
@@ -143,15 +144,15 @@ struct DirectAudience {
 
     /// Adds the devices of a push as rows.
     private mutating func add(_ push: NewPush, _ identities: Int) -> Bool {
-        // The planner only counts it; it has no deliveries.
+        // The planner only counts the audience of a dry run, which has no deliveries.
         if push.request.isDryRun { return false }
-        // Its due times are spread page by page.
+        // The due times of a spread push are set page by page.
         if push.request.spreadMilliseconds != nil { return false }
         switch push.request.audience {
         case .tokens(let list):
             tokens += list.map { Token(pushID: push.id, token: $0) }
             return true
-        // The topic's subscribers are one delivery, and the other devices a broadcast.
+        // The topic's subscribers are one delivery, and the other devices are a broadcast.
         case .topic: return false
         case .installations(let selectors):
             if selectors.selectsNothing { return true }

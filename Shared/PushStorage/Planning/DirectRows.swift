@@ -5,10 +5,10 @@ import Storage
 
 /// Inserts the deliveries of pushes that name their devices one by one.
 enum DirectRows {
-    /// Inserts deliveries to devices named one by one, for all pushes of the batch in a few statements.
-    /// The session `owner` owns the rows; without one they wait until they are due: now, or by `zones`
-    /// for a device-local push. `isCounted` says that the ledgers of the pushes already contain the
-    /// expected numbers.
+    /// Inserts deliveries to devices that are named one by one, for all pushes of the batch in a
+    /// few statements. The session `owner` owns the rows. Without an owner, the rows wait until
+    /// they are due: now, or by `zones` for a device-local push. `isCounted` says that the ledgers
+    /// of the pushes already contain the expected numbers.
     ///
     /// - Returns: The rows, and the number of members of shards.
     static func insert(
@@ -58,9 +58,9 @@ enum DirectRows {
         token, locale, apns_topic, lane, expires_at, due_at, created_at, template_values, owner
         """
 
-    /// Returns the columns of the delivery of a push `p` to an installation `i`, except the values of
-    /// its placeholders and the owner. If an installation does not name its APNs environment, the
-    /// push's `prod` decides.
+    /// Returns the columns of the delivery of a push `p` to an installation `i`, without the values
+    /// of its placeholders and the owner. If an installation does not name its APNs environment,
+    /// the push's `prod` decides.
     static func row(_ times: RowTimes) -> String {
         """
         (p.created_at AT TIME ZONE 'UTC')::date, p.id, i.object_id, i.app, i.object_id, i.provider,
@@ -76,8 +76,9 @@ enum DirectRows {
         of: "i"
     )
 
-    /// An installation that is named but cannot be sent to gets a delivery without a token, which its
-    /// owner suppresses for the reason in the row: the sender learns of it.
+    /// Returns the statement that inserts the rows of named installations. If one cannot be sent
+    /// to, its row has no token, and its owner suppresses it for the reason in the row: so the
+    /// outcome reports it.
     private static func byInstallationSQL(_ times: RowTimes) -> String {
         """
         INSERT INTO deliveries AS d (\(columns), last_reason)
@@ -113,8 +114,8 @@ enum DirectRows {
         """
     }
 
-    /// Returns the columns of a named installation: its token, empty if it cannot be sent to, and the
-    /// reason.
+    /// Returns two columns of a named installation: its token, which is empty if it cannot be sent
+    /// to, and the reason.
     static func reach(of row: String) -> String {
         """
         CASE WHEN \(row).valid THEN coalesce(\(row).token, '') ELSE '' END AS token,
@@ -143,8 +144,9 @@ enum DirectRows {
         """
     }
 
-    /// Returns the statement that inserts the deliveries to tokens. A token has no zone: that of a
-    /// device-local push is due at UTC's time. `spread` distributes them over so many milliseconds.
+    /// Returns the statement that inserts the deliveries to tokens. A token has no zone: in a
+    /// device-local push it is due at the time in UTC. `spread` distributes the due times over that
+    /// many milliseconds.
     static func insertion(
         of tokens: [DirectAudience.Token],
         owner: Int?,

@@ -4,10 +4,10 @@ import Storage
 extension NewPush {
     /// The most devices that a push on the fast path may name one by one.
     package static let fewDevices = 256
-    /// A push that names more devices is large: it does not precede the others on the fast path.
+    /// A push that names more devices is large: on the fast path it comes after the others.
     package static let largeFrom = 32
-    /// The most identities, or values of a field, that it may name, and the most devices of all of
-    /// them.
+    /// The most identities, or values of a field, that a push on the fast path may name. Also the
+    /// most devices that all of these may have.
     package static let fewNames = 16
 
     /// The number of devices that it may reach on the fast path.
@@ -19,9 +19,9 @@ extension NewPush {
         }
     }
 
-    /// Whether it names so few devices, one by one, and needs nothing prepared: then it is looked up,
-    /// sent, and stored as it ended (`FewDevicesStore`). A push that changes badges, waits for
-    /// its time, has a pace, narrows one selector by another or is only counted needs its rows first.
+    /// Whether it takes the fast path (`FewDevicesStore`): it names few devices one by one, and
+    /// nothing must be stored first. A push needs rows first if it changes badges, waits for its
+    /// time, has a pace, narrows one selector by another, or is a dry run.
     package var isForFewDevices: Bool {
         // A string that Postgres refuses must fail before anything is sent.
         guard !eventID.utf8.contains(0), !eventSource.utf8.contains(0),
@@ -46,8 +46,9 @@ extension NewPush {
         }
     }
 
-    /// Whether the devices that it names can be a shard. Rows keep a pace, and the values of placeholders
-    /// as they are at planning; a push that narrows one selector by another is planned page by page.
+    /// Whether the devices that it names can be a shard. A push with a pace or with placeholders
+    /// needs rows, as the values of placeholders are fixed at planning. A push that narrows one
+    /// selector by another is planned page by page.
     package var canBeShard: Bool {
         guard case .installations(let selectors) = request.audience, selectors.channels == nil,
             selectors.condition == nil,
@@ -56,7 +57,7 @@ extension NewPush {
         return !request.isDryRun && !request.isPaced && request.templateFields.isEmpty
     }
 
-    /// The few devices that its condition names; `nil` if it has another selector.
+    /// The few devices that its condition names; `nil` if it has another selector too.
     var namedDevices: NamedDevices? {
         guard case .installations(let selectors) = request.audience, selectors.channels == nil,
             selectors.identities == nil, selectors.installations == nil, !selectors.isOfTemplate
@@ -95,25 +96,25 @@ extension NewPush {
     }
 }
 
-/// The result of looking up a push to few devices, before it is sent.
+/// The result of looking up a push for few devices, before it is sent.
 package enum LookedUpPush: Sendable {
-    /// The push exists already, or was cancelled before it began.
+    /// The push exists already, or was cancelled before it was sent.
     case known
-    /// Its identities or its condition select too many devices, or its row says that it waits for its
-    /// time: it is planned as rows.
+    /// It must be planned as rows: its identities or its condition select too many devices, or its
+    /// row says that it waits for its time.
     case many
     /// The push is new. Its deliveries have no rows yet.
     ///
     /// - Parameters:
-    ///   - deliveries: Deliveries to the devices that can be sent to, or that are reported as
-    ///     suppressed.
-    ///   - at: Postgres' time, from which the age of the deliveries is counted.
-    ///   - hasRow: Whether HTTP accepted it, so that its row exists.
+    ///   - deliveries: Deliveries to the devices that can be sent to, and to those that are
+    ///     reported as suppressed.
+    ///   - at: Postgres' time. The age of the deliveries is counted from it.
+    ///   - hasRow: Whether HTTP accepted the push, so that its row exists.
     case new(_ deliveries: [Delivery], at: Instant, hasRow: Bool)
 }
 
-/// A push to few devices, to be stored after it was sent. A class, because it is sorted and filtered on
-/// the way to the database, and each copy would retain a dozen strings.
+/// A push for few devices that was sent and is to be stored. A class, because it is sorted and
+/// filtered on the way to the database, and each copy would retain a dozen strings.
 package final class SentPush: Sendable {
     package let push: NewPush
     /// The time of its look-up.
@@ -136,8 +137,8 @@ package final class SentPush: Sendable {
 
 /// The result of writing pushes.
 package struct WrittenPushes: Sendable {
-    /// The pushes that the ledger has now because of this write.
+    /// The pushes that this write has stored.
     package var ids: Set<String> = []
-    /// The pushes that name subjects erased in the meantime: nothing of them is stored.
+    /// The pushes that name subjects which were erased meanwhile. Nothing of them is stored.
     package var erased: Set<String> = []
 }

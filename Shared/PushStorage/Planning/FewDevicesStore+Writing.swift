@@ -5,20 +5,21 @@ import PushCore
 import Storage
 
 extension FewDevicesStore {
-    /// Writes pushes as they ended: one row if all deliveries of a push have ended (its own if HTTP
-    /// accepted it), else the rows that any push has. One transaction, behind the fence of the session.
-    /// A push that is already stored is left alone: the same event reached another replica at the same
-    /// time, or the reply to an earlier commit was lost.
+    /// Writes pushes with the ends of their deliveries. If all deliveries of a push have ended, it
+    /// is one row: if HTTP accepted the push, that is its row of `pushes`. Otherwise the push and
+    /// its deliveries are separate rows. One transaction writes all, and only if the session is
+    /// valid. A push that is already stored is left alone: another replica had the same event, or
+    /// the reply to an earlier commit was lost.
     ///
-    /// It takes one round trip, except if a token died, or a subject of these apps was erased since the
-    /// look-up.
+    /// It takes one round trip, except if a token is dead, or a subject of these apps was erased
+    /// after the look-up.
     ///
     /// - Parameters:
     ///   - session: The session that owns the deliveries in flight.
     ///   - pushes: The pushes, each once.
     /// - Returns: The pushes that were written, and those that were erased.
-    /// - Throws: `StorageError`: if its kind is `sessionLost`, nothing was written; `isOfTheValues` if
-    ///   Postgres will never accept one of them.
+    /// - Throws: `StorageError`. If it is of kind `sessionLost`, nothing was written. It is
+    ///   `isOfTheValues` if Postgres will never accept one of the pushes.
     package func write(session: Int, _ pushes: [SentPush]) async throws -> WrittenPushes {
         let pushes = pushes.sorted { $0.push.id < $1.push.id }
         guard let fence = WritingFence(of: pushes, session, database.clock.now()) else {
@@ -39,8 +40,8 @@ extension FewDevicesStore {
         return written
     }
 
-    /// Does the same for pushes that may name erased subjects, or that have dead tokens: step by step,
-    /// in one transaction.
+    /// Writes pushes like `write`, but step by step in one transaction. For pushes that have dead
+    /// tokens or may name erased subjects.
     private func writeStepwise(
         _ pushes: [SentPush],
         _ fence: WritingFence
@@ -75,8 +76,8 @@ extension FewDevicesStore {
         }
     }
 
-    /// Returns the statements before the first row: they lock the session, the erasure fence and the
-    /// pushes' ids. The first returns no row if the session is lost.
+    /// Returns the statements that come first: they lock the session, the erasure fence and the
+    /// pushes' ids. The first statement returns no row if the session is lost.
     private static func ground(
         of pushes: [SentPush],
         _ fence: WritingFence
@@ -98,7 +99,8 @@ extension FewDevicesStore {
         ].filter { !$0.0.isEmpty }.map { pushes, insertion in insertion(pushes, fence) }
     }
 
-    /// - Returns: The ids that were written, and whether an erasure held some pushes back.
+    /// - Returns: The ids that were written, and whether an erasure kept some pushes from being
+    ///   written.
     private static func read(
         _ results: ArraySlice<PostgresResult>
     ) throws -> (ids: Set<String>, isFenced: Bool) {
@@ -128,8 +130,8 @@ extension FewDevicesStore {
         }
     }
 
-    /// Returns the statement for pushes of one successful delivery without further details: the other
-    /// columns have their defaults.
+    /// Returns the statement for pushes with one successful delivery and no further details. The
+    /// other columns have their defaults.
     private static func plainRow(
         _ pushes: [SentPush],
         _ fence: WritingFence
@@ -164,9 +166,9 @@ extension FewDevicesStore {
         }
     }
 
-    // A push that was cancelled while it was sent stays cancelled; its remaining rows are due at once,
-    // and the session that claims them suppresses them. IS TRUE: tested against a hashed list, not
-    // joined, because under `IndexPlan` a join could only read all rows for each.
+    // A push that was cancelled while it was sent stays cancelled. Its remaining rows are due at
+    // once, and the session that claims them suppresses them. "IS TRUE" makes Postgres test against
+    // a hashed list instead of a join: with `IndexPlan` a join would read all rows for each push.
     private static func rows(
         _ sent: [SentPush],
         _ fence: WritingFence
@@ -237,7 +239,7 @@ private struct WrittenPush {
             .jsonb("deliveries") { $0.sent.packed },
         ])
 
-    /// The same, with those of a push that has more details.
+    /// The columns of `event_pushes` for a push that has more details.
     static let packedColumns =
         plainColumns + counts { .smallint($0, $1) }
         + Columns([
@@ -274,12 +276,12 @@ private struct WrittenPush {
     }
 }
 
-/// The values that every written row is checked against: the session, the apps and the erasures.
+/// The values that each write is checked against: the session, the apps and the erasures.
 private struct WritingFence {
     let session: Int
     let apps: [String]
-    /// The time after which an erased name holds all pushes back; `nil` if the names were already
-    /// checked.
+    /// The time from which an erased name of one of the apps stops all pushes; `nil` if the names
+    /// were already checked.
     private var erasedAfter: Int64?
     private let days: EventDays
 
@@ -293,23 +295,25 @@ private struct WritingFence {
         days = EventDays(from: first, back: 1, to: max(last, now))
     }
 
-    /// A copy for pushes that name no erased subject.
+    /// A copy without the check for erasures, for pushes that name no erased subject.
     var open: WritingFence {
         var fence = self
         fence.erasedAfter = nil
         return fence
     }
 
-    /// Returns a statement that writes rows `i` as `made`. It returns their ids: no row if the session
-    /// is lost, and null if names were erased.
+    /// Returns a statement that writes rows `i`; `insertion` must call them `made`. The statement
+    /// returns their ids. It returns no row if the session is lost, and null if names were erased.
     ///
-    /// An event is looked for in the days around: two replicas may have looked it up on both sides of a
-    /// midnight, and each day may have a partition of its own. OFFSET 0 makes Postgres look for each id
-    /// by itself: a join with a table that is still empty would be planned to read all of it.
+    /// It looks for an event in the days around: two replicas may have looked up the event on both
+    /// sides of midnight, and each day may have a separate partition. OFFSET 0 makes Postgres look
+    /// up each id by itself: a join with a table that is still empty would be planned to read the
+    /// whole table.
     ///
     /// - Parameters:
     ///   - parameters: The parameters of `insertion`; the session, the apps and a time follow them.
-    ///   - insertion: Returns the insertion for the condition of a row.
+    ///   - insertion: Returns the insertion; its argument is the condition on which a row is
+    ///     inserted.
     /// - Returns: The statement and its parameters.
     func guarding(
         _ parameters: [PostgresValue],
@@ -367,7 +371,7 @@ extension SentPush {
                 if end.attempts != 1 { object["a"] = JSONValue(end.attempts) }
                 if let status = end.status { object["c"] = JSONValue(status) }
                 if let reason = end.reason { object["r"] = .string(reason) }
-                // APNs' id is the one that it was sent with, which follows from push and target.
+                // APNs' id is Carillon's own, and can be derived from push and target.
                 if let id = end.messageID,
                     delivery.device.provider != .apns || outcome != .delivered
                         || delivery.installationID == nil

@@ -5,16 +5,17 @@ import Postgres
 import PushCore
 package import Storage
 
-/// Pushes that name few devices (`NewPush.isForFewDevices`): looked up in one round trip for the batch,
-/// sent, and stored as they ended, in one transaction for the batch (`FewDevicesStore+Writing`).
+/// The pushes of the fast path (`NewPush.isForFewDevices`). They are looked up in one round trip
+/// for the batch and sent. Then one transaction for the batch stores them with their ends
+/// (`FewDevicesStore+Writing`).
 ///
-/// Between the two nothing of a push is in Postgres, except the row of one that HTTP accepted. The
-/// write locks its id, and checks again whether it exists.
+/// Between look-up and write, Postgres has nothing of a push, except the row of a push that HTTP
+/// accepted. The write locks the push's id, and checks again whether the push exists.
 package struct FewDevicesStore: Sendable {
-    /// The database whose connections plan as `IndexPlan` says.
+    /// The database whose connections use `IndexPlan`.
     let database: Database
-    /// The database for finding devices by a field: that index is read by bitmap scans, which the fast
-    /// path's connections have switched off.
+    /// The database for finding devices by a field. The index of fields needs bitmap scans, which
+    /// are switched off on the fast path's connections.
     let others: Database
 
     /// Finds which pushes are new, and their devices.
@@ -37,7 +38,7 @@ package struct FewDevicesStore: Sendable {
             let known = (Self.knownSQL(days), [PostgresValue.uuidArray(pushes.map(\.id))])
             var results = try await database.execute([known] + audience.statements)
             let found = try KnownEvents(results[0])
-            // The times in a push's row count, and are not computed again.
+            // The times in a push's row count. They are not computed again.
             let pushes = pushes.map { push in
                 guard let times = found.times[push.id] else { return push }
                 return push.with(releaseAt: push.releaseAt, expiresAt: times.expiresAt)
@@ -63,8 +64,8 @@ package struct FewDevicesStore: Sendable {
         }
     }
 
-    /// Runs the statement for conditions on fields. A value that devices of many apps share may take
-    /// long to look up: then a planner does it, and the fast path does not wait.
+    /// Runs the statement for conditions on fields. A value that devices of many apps share may
+    /// take too long. Then the push is planned, and the fast path does not wait.
     ///
     /// - Returns: `nil` if it took too long, or there is no statement.
     private func lookUp(
@@ -81,8 +82,8 @@ package struct FewDevicesStore: Sendable {
         }
     }
 
-    // A push that HTTP accepted waits for its record until it is planned or cancelled. The time comes
-    // first: the devices are read after it, and the write notices an erasure in between.
+    // A push that HTTP accepted is not known until it is planned or cancelled. `now()` comes first:
+    // the devices are read after it, so the write notices an erasure in between.
     private static func knownSQL(_ days: EventDays) -> String {
         """
         SELECT now() AS now, NULL::uuid AS id, NULL::boolean AS is_known,
@@ -98,14 +99,15 @@ package struct FewDevicesStore: Sendable {
     }
 }
 
-/// Days of `event_pushes` that a statement reads. They are literals in its SQL: so its plan names only
-/// their partitions, while with a parameter it would lock and open all. The SQL changes once a day.
+/// The days of `event_pushes` that a statement reads. They are literals in its SQL, so that the
+/// plan contains only their partitions: with parameters it would lock and open all. The SQL changes
+/// once a day.
 struct EventDays {
     private static let length: Int64 = 86_400_000
     private let first: String
     private let last: String
 
-    /// Creates the range from so many days before a moment to the day after another.
+    /// Creates the range from `back` days before `start` to the day after `end`.
     init(from start: Instant, back: Int64, to end: Instant) {
         first = start.adding(milliseconds: -back * Self.length).day
         last = end.adding(milliseconds: Self.length).day
@@ -119,11 +121,11 @@ struct EventDays {
 
 /// The pushes of a batch that exist already.
 private struct KnownEvents {
-    /// Whether a push was planned or sent, by push: false if HTTP accepted it and nothing else was
-    /// done.
+    /// Whether a push was planned or sent, by push; `false` if HTTP accepted it and its record has
+    /// not come yet.
     private(set) var isKnown: [String: Bool] = [:]
-    /// The times in the rows of the latter: when they are released, if they wait at all, and when they
-    /// expire.
+    /// The times in the rows of pushes that HTTP accepted: when they are released, if they wait,
+    /// and when they expire.
     private(set) var times: [String: (releaseAt: Instant?, expiresAt: Instant?)] = [:]
     /// Postgres' time.
     private(set) var now = Instant(milliseconds: 0)
@@ -184,7 +186,7 @@ struct BatchAudience {
         case .objectID: objectIDs.add(named.names, of: push, at: place)
         case .installationID: installationIDs.add(named.names, of: push, at: place)
         case .deviceToken, .owner, .user:
-            // The field is the value, or an array that contains it.
+            // The field contains the value, or an array with the value.
             let held = named.values.flatMap { [$0.json, .array([$0.json])] }
             fields.add(
                 held.map { JSONValue.object([named.field.rawValue: $0]).text },
@@ -236,8 +238,8 @@ struct BatchAudience {
             """
     }
 
-    // Finds it by either of its ids. OFFSET 0 keeps the union, so that each id is looked for by its
-    // index.
+    // Finds an installation by either of its ids. OFFSET 0 keeps the union, so that each id is
+    // looked up by its index.
     private static let byInstallation = """
         SELECT * FROM installations m WHERE m.app = w.app AND m.object_id = w.name
         UNION ALL
@@ -245,15 +247,15 @@ struct BatchAudience {
         OFFSET 0
         """
 
-    // One more than `fewNames`, which shows that there are too many.
+    // Reads one more than `fewNames`, to notice that there are too many.
     private static let byIdentity = """
         SELECT * FROM installations m
         WHERE m.app = w.app AND m.identity = w.name AND m.valid AND m.token IS NOT NULL
         LIMIT \(NewPush.fewNames + 1)
         """
 
-    // A condition selects only devices that can be sent to; a device that a push names itself is
-    // suppressed instead.
+    // A condition selects only devices that can be sent to. If a push names a device itself, the
+    // device is suppressed instead.
     private static let isSelected = "m.valid AND m.token IS NOT NULL AND NOT m.template_only"
 
     private static func byCondition(_ condition: String) -> String {
@@ -267,10 +269,10 @@ struct BatchAudience {
         """
 
     /// - Parameters:
-    ///   - results: The results of `statements`, and that of `ofFields`.
+    ///   - results: The results of `statements` and of `ofFields`.
     ///   - pushes: The batch.
-    ///   - now: The time of the look-up: later installations are not in it.
-    /// - Returns: The deliveries of each push, each device once.
+    ///   - now: The time of the look-up. Installations created later are not members.
+    /// - Returns: The deliveries of each push. Each device is there once.
     /// - Throws: `StorageError` of kind `corrupt`; `PostgresError`.
     func deliveries(
         _ results: ArraySlice<PostgresResult>,
@@ -311,8 +313,8 @@ extension NewPush {
         }
     }
 
-    /// Returns the delivery to an installation. One that is named but cannot be sent to gets a delivery
-    /// without a token, which is suppressed for the reason, so that the sender learns of it.
+    /// Returns the delivery to an installation. If the installation is named but cannot be sent to,
+    /// the delivery has no token and is suppressed for the reason, so that the outcome reports it.
     fileprivate func delivery(
         to row: PostgresRow,
         at now: Instant,

@@ -20,20 +20,22 @@ package struct PlannedBatch: Sendable {
 }
 
 /// Stores events as pushes, each once, and plans those that name their devices one by one.
-/// `PlanningStore` plans the audiences of the others, `ScheduleStore` releases those that wait for
-/// their time.
+/// `PlanningStore` plans the audiences of the others, and `ScheduleStore` releases pushes that wait
+/// for their time.
 package struct IntakeStore: Sendable {
     let database: Database
 
-    /// Makes pushes of a batch of events, all or none: their keys, their records, and the deliveries of
-    /// those that name their devices one by one. An event that is stored already changes nothing.
+    /// Stores the pushes of a batch of events, all or none: their keys, their records, and the
+    /// deliveries to devices that they name one by one. An event that is stored already changes
+    /// nothing.
     ///
     /// - Parameters:
     ///   - session: The session that owns the deliveries.
     ///   - pushes: The pushes, in the order in which they arrived.
-    ///   - inPages: Whether nothing is planned at once: for pushes with which that takes too long.
-    /// - Returns: The result. If their identities have too many devices for one transaction, some
-    ///   pushes are deferred.
+    ///   - inPages: Whether the audiences are only planned later, page by page: for pushes that
+    ///     would take too long.
+    /// - Returns: The result. Some pushes are deferred if their identities have too many devices
+    ///   for one transaction.
     /// - Throws: `StorageError` of kind `sessionLost`; then nothing was written.
     package func plan(
         session: Int,
@@ -88,8 +90,9 @@ package struct IntakeStore: Sendable {
 // MARK: Steps of the transaction
 
 extension IntakeStore {
-    /// - Returns: The pushes whose events are new. A push that HTTP accepted has its times in its row,
-    ///   by Postgres' clock at that moment: they are valid, and are not computed again.
+    /// - Returns: The pushes whose events are new. If HTTP accepted a push, its row has the times,
+    ///   which Postgres' clock gave when it was accepted. They are valid, and are not computed
+    ///   again.
     private static func insertKeys(
         _ pushes: [NewPush],
         _ transaction: PostgresTransaction
@@ -130,8 +133,8 @@ extension IntakeStore {
         }
     }
 
-    /// Writes pushes with the expected ledgers of their direct audiences: these are nearly always
-    /// right, and then the row is written once.
+    /// Writes pushes with the expected ledgers of their direct audiences. The expected numbers are
+    /// nearly always right, and then each row is written only once.
     private static func insert(
         _ new: [NewPush],
         _ audience: DirectAudience,
@@ -172,7 +175,8 @@ extension IntakeStore {
 /// A push that is planned as rows or shards.
 private struct ArrivedPush {
     let push: NewPush
-    /// Deliveries that are planned at once; `nil` if it is planned page by page.
+    /// The number of deliveries that are planned at once; `nil` if the push is planned page by
+    /// page.
     let expected: Int?
     let lane: Int
 

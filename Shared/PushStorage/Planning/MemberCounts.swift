@@ -3,20 +3,21 @@ import Postgres
 import PushCore
 import Storage
 
-/// The number of devices of the identities that pushes name, up to one beyond `limit`: a push to more
-/// is planned like a broadcast, page by page.
+/// The number of devices of the identities that pushes name, counted up to one above `limit`. A
+/// push with more devices is planned like a broadcast, page by page.
 struct MemberCounts {
-    /// Devices of the identities of one push that are planned at once.
+    /// The most devices behind the identities of one push that are planned at once.
     static let limit = 1000
-    /// Identities of one batch that are looked up at once.
+    /// The most identities of one batch that are looked up at once.
     static let identityLimit = 1000
-    /// Devices that are planned in one transaction.
+    /// The most devices that are planned in one transaction.
     static let together = 2000
 
-    /// The counts by push; without pushes that name no identities, or too many of them.
+    /// The counts by push. Pushes that name no identities, or too many, are missing.
     let counts: [String: Int]
 
-    /// Divides the pushes into those of this transaction, the first in any case, and the rest.
+    /// Divides the pushes into those of this transaction and the rest. The first push is always in
+    /// this one.
     func firstPortion(of pushes: [NewPush]) -> (now: [NewPush], later: [NewPush]) {
         var (now, later): ([NewPush], [NewPush]) = ([], [])
         var total = 0
@@ -36,7 +37,7 @@ struct MemberCounts {
 }
 
 extension MemberCounts {
-    /// Counts the devices of the identities of pushes, each up to one beyond `limit`.
+    /// Counts the devices of the identities of each push, up to one above `limit`.
     static func count(
         of pushes: [NewPush],
         _ transaction: PostgresTransaction

@@ -2,17 +2,17 @@ import Postgres
 import PushCore
 import Storage
 
-/// Pushes that name many devices one by one: the devices of one push become a shard of the direct lane,
-/// sent and recorded as a broadcast's members are. They are chosen here, once (`ChosenShards`), by one
-/// statement. Whether a named device can be sent to is checked at its turn: one that cannot is reported
-/// as a suppressed delivery by the sender (`ShardStore.page`).
+/// Pushes that name many devices one by one. The devices of one push become a shard of the direct
+/// lane, which is sent and recorded like a shard of a broadcast. One statement chooses the devices,
+/// once (`ChosenShards`). Whether a device can be sent to is checked at its turn. If it cannot, the
+/// sender reports a suppressed delivery (`ShardStore.page`).
 enum NamedShards {
     /// Writes the shards of the pushes that `audience` has in `chosen`, and their ledgers.
     ///
     /// - Parameters:
-    ///   - audience: The audience; its pushes are in their table.
+    ///   - audience: The audience. Its pushes are stored already.
     ///   - transaction: The transaction that inserted the pushes.
-    /// - Returns: The members of all shards.
+    /// - Returns: The number of members of all shards.
     /// - Throws: `PostgresError`.
     static func insert(
         _ audience: DirectAudience,

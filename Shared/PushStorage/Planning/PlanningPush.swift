@@ -22,7 +22,8 @@ extension PlanningPush {
         let object = try row.json("request").object ?? [:]
         let request: PushRequest
         do throws(PushRequestError) {
-            // It was validated when it arrived; with `.latest` no `push_time` is too far ahead.
+            // The request was validated when it arrived. With `.latest` no `push_time` is too far
+            // ahead.
             request = try PushRequest.parse(object, now: .latest, isStored: true)
         } catch {
             throw StorageError(.corrupt, "a push's request cannot be read: \(error.description)")

@@ -8,8 +8,8 @@ extension PlanningStore {
     /// was longest ago, and its oldest push.
     ///
     /// - Parameters:
-    ///   - kind: The kind of the push; `nil` for any. A push of an older service that only mentions a
-    ///     condition may count as having one.
+    ///   - kind: The kind of the push; `nil` for any. A push that an older service stored counts as
+    ///     having a condition even if it only mentions one.
     ///   - session: The session that claims it.
     ///   - turns: The number of each app's last turn, if it had one.
     ///   - backingOff: Pushes that are in backoff.
@@ -36,7 +36,7 @@ extension PlanningStore {
             do {
                 return try PlanningPush(row)
             } catch let error as StorageError where error.kind == .corrupt {
-                // Left alone it would stay ahead of all others for ever.
+                // Otherwise this push would come before all others for ever.
                 let id = try row.uuid("id")
                 _ = try await LedgerSQL.fail(id, error: error.description, transaction)
                 return nil
@@ -55,14 +55,14 @@ extension PlanningStore {
         )
     }
 
-    // An older service does not record of which kind a push is.
+    // An older service does not record the kind of a push.
     private static let isConditional = """
         coalesce(p.is_conditional, p.request::text ~ '"(where|cql|tags)"')
         """
 
-    // Apps are found one by one in the index, as with shards. Other sessions may claim the same ones at
-    // the same time: hence several candidates of each app, which are checked again once they are
-    // locked.
+    // Apps are found one by one in the index, as for shards. Other sessions may claim the same
+    // pushes at the same time. So there are several candidates for each app, which are checked
+    // again once they are locked.
     private static let claimSQL = """
         WITH RECURSIVE \(apps), candidates AS (
             SELECT c.*, coalesce(t.turn, 0) AS turn
@@ -96,11 +96,12 @@ extension PlanningStore {
         )
         """
 
-    /// Longer than a push waits while planners keep up; an audience of a million is planned in less.
+    /// More than a push waits while the planners keep up. An audience of a million is planned in
+    /// less.
     package static let longestWait: Duration = .seconds(60)
 
-    /// Returns how long the oldest push has waited for its audience, or the rest of it, to be planned,
-    /// by Postgres' clock; `nil` if none waits. Reads only the index, once for each app and lane.
+    /// Returns how long the oldest push has waited for the rest of its audience to be planned, by
+    /// Postgres' clock; `nil` if no push waits. Reads only the index, once for each app and lane.
     package func oldestAge() async throws -> Duration? {
         let sql = """
             WITH RECURSIVE \(Self.apps)
@@ -127,7 +128,7 @@ extension PlanningStore {
 
     /// Releases pushes that no task plans; the next planner resumes at their cursor.
     ///
-    /// - Returns: How many were this session's.
+    /// - Returns: The number of released pushes.
     package func giveBack(session: Int, _ pushIDs: Set<String>) async throws -> Int {
         guard !pushIDs.isEmpty else { return 0 }
         return try await database.transaction { transaction in

@@ -7,7 +7,8 @@ import Storage
 /// Dry runs: everything except sending. A dry run creates no deliveries and leaves the ledger at 0, and
 /// only adds its result to the push's record.
 extension PlanningStore {
-    /// Counts the devices of each platform that a push would go to; this session plans it.
+    /// Counts the devices of each platform that a push would go to. The session has claimed the
+    /// push.
     ///
     /// - Throws: `StorageError`; `WhereError` for a condition on a field that is not stored.
     package func countAudience(_ push: PlanningPush) async throws -> [Platform: Int] {
@@ -57,7 +58,7 @@ extension PlanningStore {
 
     /// Stores the result under `dryRun` in the push's notes, and ends the push.
     ///
-    /// - Throws: `StorageError` of kind `sessionLost` if the push is not this session's.
+    /// - Throws: `StorageError` of kind `sessionLost` if the session has not claimed the push.
     package func finishDryRun(session: Int, pushID: String, result: JSONObject) async throws {
         let changed = try await database.execute(
             """

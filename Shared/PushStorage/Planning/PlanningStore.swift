@@ -5,10 +5,10 @@ import Storage
 
 /// The result of planning one page of an audience.
 package struct PlannedPage: Sendable, Equatable {
-    /// Deliveries that were added to the ledger, due now and without an owner: rows, or members of
-    /// shards.
+    /// The deliveries that were added to the ledger, due now and without an owner, as rows or as
+    /// members of shards.
     package var inserted: Int
-    /// The total with the pages before.
+    /// The total, including the pages before.
     package var total: Int
     package var isFinished: Bool
 }
@@ -19,8 +19,8 @@ package struct PlanningStore: Sendable {
     let database: Database
     let zoneNames: ZoneNames
 
-    /// The installations that a page reads after a page took too long to find all the members that it
-    /// may have.
+    /// The number of installations that a page reads, after a page took too long to find all
+    /// members that it may have.
     package static let carefulPage = 200_000
 
     /// Writes the next page of an audience and moves the cursor, in one transaction. The audience is
@@ -30,13 +30,13 @@ package struct PlanningStore: Sendable {
     /// - Parameters:
     ///   - session: The session that has claimed the push.
     ///   - pushID: The push.
-    ///   - limit: Rows of a page.
-    ///   - shardSize: Members of a shard; `nil` for rows only.
-    ///   - pageSize: After a page that took too long: how many of the app's installations a statement
-    ///     reads, whatever it finds there; `nil` for as many as it takes.
-    ///   - keepsClaim: Whether the push stays the session's if it is not finished.
+    ///   - limit: The rows of a page.
+    ///   - shardSize: The members of a shard; `nil` for rows only.
+    ///   - pageSize: After a page that took too long: the number of the app's installations that a
+    ///     statement reads, whatever it finds; `nil` for no limit.
+    ///   - keepsClaim: Whether the session keeps its claim if the push is not finished.
     /// - Returns: The result of the page.
-    /// - Throws: `StorageError` of kind `sessionLost` if the push is not this session's.
+    /// - Throws: `StorageError` of kind `sessionLost` if the session has not claimed the push.
     package func planPage(
         session: Int,
         pushID: String,
@@ -97,8 +97,9 @@ package struct PlanningStore: Sendable {
             page.inserted += topicRows
             let isFinished = page.cursor == nil
             if isFinished { try await CutShards.begin(push, zones, transaction) }
-            // Not locked before: checkpoints of its first shards would wait for the next page. A
-            // cancellation clears its planner, so that no row matches here.
+            // The push is not locked before this statement, as the checkpoints of its first shards
+            // would wait for the whole page. A cancellation clears its planner, so that no row
+            // matches here.
             let changed = try await transaction.execute(
                 """
                 UPDATE pushes p SET

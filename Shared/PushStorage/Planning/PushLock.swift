@@ -3,8 +3,8 @@ import Storage
 
 /// Advisory locks of pushes by their ids, until a transaction ends.
 enum PushLock {
-    /// Returns a statement that locks some pushes: another transaction that plans or writes one of them
-    /// waits, and then sees what was written.
+    /// Returns a statement that locks some pushes. Another transaction that plans or writes one of
+    /// them waits for the lock, and then sees the rows of this one.
     static func take(_ ids: [String]) -> (String, [PostgresValue]) {
         (
             """
@@ -15,7 +15,7 @@ enum PushLock {
         )
     }
 
-    /// Returns the first half of the id: of two pushes that share it, one waits for the other.
+    /// Returns the first half of the id as a key. Two pushes with the same key wait for each other.
     static func key(of id: String) -> Int {
         let digits = id.utf8.lazy.filter { $0 != UInt8(ascii: "-") }.prefix(16)
         var key: UInt64 = 0

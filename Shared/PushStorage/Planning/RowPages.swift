@@ -40,16 +40,15 @@ enum RowPages {
         _ transaction: PostgresTransaction
     ) async throws -> AudiencePage {
         if selectors.selectsNothing { return AudiencePage() }
-        // The app and the time are parameters, not a join: the page is then read from the primary key,
-        // from the cursor on, without sorting all that is left.
+        // The app and the time are parameters, not a join. So the page is read from the primary
+        // key, starting at the cursor, without sorting all remaining rows.
         var parameters: [PostgresValue] = [
             .uuid(push.id), .text(push.app), .text(start.cursor ?? ""),
             .timestamp(start.plannedUntil), .integer(start.limit),
         ]
         var source = "installations n"
         if selectors.isDirect, selectors.condition != nil {
-            // Named devices are found first, by their names, however little the condition seems to
-            // cost.
+            // The names are looked up first, even if the planner expects the condition to be cheap.
             let named = selectors.names(&parameters, of: "m")
             source = "(SELECT * FROM installations m WHERE m.app = $2\(named) OFFSET 0) n"
         } else if !selectors.isDirect, let channels = selectors.channels {
@@ -65,7 +64,7 @@ enum RowPages {
         var members = "page"
         if let spread = push.request.spreadMilliseconds {
             times.spreadDueTimes(over: spread, at: "i.place", &parameters)
-            // Each page is spread over the whole time.
+            // Each page is spread over the full time of the push.
             members = """
                 (SELECT page.*, (row_number() OVER (ORDER BY object_id) - 1)::float8
                     / count(*) OVER () AS place FROM page)

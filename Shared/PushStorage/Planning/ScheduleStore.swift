@@ -13,10 +13,11 @@ package struct ReleasedBatch: Sendable {
     }
 
     package var pushes: [Push]
-    /// The deliveries to devices that a push names one by one. The session owns them; those of a
-    /// device-local push are rows without an owner, each due at its device's time.
+    /// The deliveries to devices that a push names one by one. The session owns them. The
+    /// deliveries of a device-local push are not among them: they are rows without an owner, each
+    /// due at its device's time.
     package var deliveries: [Delivery]
-    /// Whether one of them has an audience that is still to be planned, page by page.
+    /// Whether one of the pushes has an audience that is still to be planned, page by page.
     package var isPlanning: Bool
     /// Whether more pushes may be due.
     package var isFull: Bool
@@ -33,23 +34,25 @@ package struct UnreleasablePush: Error {
     }
 }
 
-/// Scheduled pushes: each is released once, by the first session that claims it.
+/// Scheduled pushes. Each is released once, by the first session that locks it.
 package struct ScheduleStore: Sendable {
     let database: Database
     let zoneNames: ZoneNames
 
-    /// Releases the pushes whose time has come, the oldest first: from now on their audience is fixed,
-    /// and their deliveries are stored in today's partition. A push is locked until its release is
-    /// committed, and other sessions skip it; so it is released once.
+    /// Releases the pushes whose time has come, the oldest first. From now on their audience is
+    /// fixed, and their deliveries are stored in today's partition. A push is locked until its
+    /// release is committed, and other sessions skip it, so that it is released once.
     ///
     /// - Parameters:
     ///   - session: The session that owns the deliveries.
-    ///   - limit: Pushes of one transaction.
+    ///   - limit: The most pushes of one transaction.
     ///   - backingOff: Pushes that are in backoff.
-    ///   - inPages: Pushes of which nothing is planned at once, because that takes too long.
-    /// - Returns: What was released, and what is to be sent at once.
-    /// - Throws: `StorageError`, of kind `sessionLost` among others; then nothing was released.
-    ///   `UnreleasablePush` if there was only one, and Postgres refuses it or takes too long.
+    ///   - inPages: Pushes whose audiences are only planned later, page by page, as they would take
+    ///     too long.
+    /// - Returns: The released pushes, and the deliveries to send at once.
+    /// - Throws: `StorageError`, for example of kind `sessionLost`; then nothing was released.
+    ///   `UnreleasablePush` if there was only one push, and Postgres refuses it or it takes too
+    ///   long.
     package func release(
         session: Int,
         limit: Int = 100,
@@ -152,8 +155,8 @@ package struct ScheduleStore: Sendable {
         return batch
     }
 
-    /// Returns the time until the next push is to be released, by Postgres' clock; zero if its time has
-    /// come, `nil` if there is none.
+    /// Returns the time until the next release, by Postgres' clock; zero if a push is due, `nil` if
+    /// no push waits.
     package func untilNextRelease(except backingOff: [String] = []) async throws -> Duration? {
         let row = try await database.execute(
             """
@@ -197,7 +200,7 @@ package struct ScheduleStore: Sendable {
         return (deliveries, !audience.paged.isEmpty)
     }
 
-    /// - Returns: `nil` if its request cannot be read any more; then it has failed.
+    /// - Returns: The push; `nil` if its request can no longer be read: the push then fails.
     private static func released(
         _ row: PostgresRow,
         _ transaction: PostgresTransaction

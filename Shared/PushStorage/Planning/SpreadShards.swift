@@ -2,13 +2,13 @@ import Postgres
 import PushCore
 import Storage
 
-/// Shards of a push that is spread over a stated time. Their pace is known when all members are
-/// counted: until then they wait.
+/// The shards of a push that is spread over a stated time. They wait until all members are counted,
+/// as only then their pace is known.
 ///
-/// Each shard holds one of its sender's few slots for as long. So a small audience becomes rows
-/// instead, each due at its own time and without waiting for a slot.
+/// Each shard holds one of its sender's few slots for the whole time. So a small audience becomes
+/// rows instead, each due at its own time and without a slot.
 extension CutShards {
-    /// Whether an audience becomes rows, all on one page of `size`.
+    /// Whether an audience becomes rows, as all of it fits on one page of `size`.
     static func becomesRows(
         _ push: PlanningPush,
         _ selectors: PushRequest.Selectors,
@@ -32,16 +32,17 @@ extension CutShards {
         return try found.first?.integer("count") ?? 0 <= size
     }
 
-    /// Longer than it takes to plan an audience; a push whose planning never ends is sent all the same.
+    /// More than the planning of an audience takes. If the planning of a push never ends, its
+    /// shards are sent after this time.
     private static let longestWait = "interval '1 day'"
 
-    /// Returns when a shard without a zone's time is due, as SQL.
+    /// Returns as SQL when a shard is due that has no zone's time.
     static func due(_ push: PlanningPush) -> String {
         push.request.spreadMilliseconds == nil ? "now()" : "now() + \(longestWait)"
     }
 
-    /// Sets the due times of a push's shards once all of it is planned. The shards of a device-local
-    /// one keep their times.
+    /// Sets the due times of a push's shards once the whole audience is planned. The shards of a
+    /// device-local push keep their times.
     static func begin(
         _ push: PlanningPush,
         _ zones: ZoneTimes?,
@@ -58,7 +59,7 @@ extension CutShards {
 }
 
 extension ShardStore {
-    /// Returns the members of pushes that are planned so far.
+    /// Returns the number of members that are planned so far, by push.
     package func members(of pushIDs: Set<String>) async throws -> [String: Int] {
         let rows = try await database.execute(
             """

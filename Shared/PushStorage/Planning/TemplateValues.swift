@@ -3,10 +3,11 @@ import Postgres
 import PushCore
 import Storage
 
-/// The fields of an installation that a push has placeholders for, read once, when its delivery is
-/// planned: so a retry sends the same notification.
+/// The fields of an installation that a push has placeholders for. They are read once, when its
+/// delivery is planned, so that a retry sends the same notification.
 enum TemplateValues {
-    /// Characters of a value that are stored: a longer one is too long for every platform.
+    /// The most characters of a value that are stored. A longer value is too long for every
+    /// platform.
     private static let maximumLength = 8192
 
     /// Returns the values of one installation.

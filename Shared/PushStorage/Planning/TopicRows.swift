@@ -2,10 +2,10 @@ import Postgres
 import PushCore
 import Storage
 
-/// An audience topic at FCM: one message, one delivery, which belongs to no installation. It does not
-/// wait behind a broadcast, nor for the push's pace.
+/// An audience topic at FCM: one message and one delivery, which belongs to no installation. It
+/// waits neither for a broadcast nor for the push's pace.
 enum TopicRows {
-    /// - Returns: How many rows were written: 0 if the app has no credential for FCM.
+    /// - Returns: The number of rows that were written: 0 if the app has no credential for FCM.
     static func insert(
         _ push: PlanningPush,
         _ topic: AudienceTopic,
@@ -15,7 +15,7 @@ enum TopicRows {
         var parameters: [PostgresValue] = [
             .uuid(push.id), .text(topic.target), .text(topic.name), .integer(Lane.direct.rawValue),
         ]
-        // Like a token, it has no zone.
+        // A topic has no zone, like a token.
         let times = RowTimes(zones, zone: "NULL::text", &parameters)
         return try await transaction.execute(
             """

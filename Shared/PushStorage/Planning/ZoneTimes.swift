@@ -4,13 +4,14 @@ import Postgres
 import PushCore
 import Storage
 
-/// The instants at which the clocks of each time zone show the time of a device-local push. Postgres
-/// computes them: for a time that a change of the clocks skips it is one hour later, of one that comes
-/// twice it is the second.
+/// The instants at which the clocks of each time zone show the time of a device-local push.
+/// Postgres computes them. If a change of the clocks skips the time, the instant is one hour later.
+/// If the time comes twice, the instant is the second.
 struct ZoneTimes: Sendable {
     /// The instants by the zone's name.
     let due: [String: Instant]
-    /// The instant for devices without a zone, or with one that Postgres does not know: UTC's.
+    /// The instant for devices without a zone, or with a zone that Postgres does not know: the time
+    /// in UTC.
     let elsewhere: Instant
     /// The lifetime of each delivery, if the push states it as an interval.
     let lifetimeSeconds: Int?
@@ -19,7 +20,7 @@ struct ZoneTimes: Sendable {
         lifetimeSeconds.map { due.adding(milliseconds: Int64($0) * 1000) }
     }
 
-    /// Returns the filter of the devices whose clocks show the time at this instant.
+    /// Returns the filter for the devices that are due at this instant.
     func filter(due time: Instant) -> ZoneFilter {
         let names = due.keys.sorted()
         guard time == elsewhere else {
@@ -38,8 +39,8 @@ struct ZoneTimes: Sendable {
     }
 }
 
-/// Selects devices by their time zones: those in one of `names`, or those in none of them, which
-/// includes devices without a zone.
+/// Selects devices by their time zones: devices in one of `names`, or all other devices, including
+/// those without a zone.
 struct ZoneFilter: Sendable, Equatable {
     var names: [String]
     var isExclusion: Bool
@@ -52,8 +53,8 @@ struct ZoneFilter: Sendable, Equatable {
     }
 }
 
-/// The SQL of when the row of a device is due, when it expires, and from when its age is counted: a
-/// device-local push is released up to 26 hours before its last devices are due.
+/// SQL for the times of a device's row: when it is due, when it expires, and from when its age is
+/// counted. A device-local push is released up to 26 hours before its last devices are due.
 struct RowTimes {
     private(set) var due: String
     let expires: String
@@ -78,8 +79,8 @@ struct RowTimes {
         expires = "coalesce(\(due) + \(lifetime), p.expires_at)"
     }
 
-    /// Spreads the rows of a push `p` over a time that begins when its audience was fixed, or when
-    /// their zone's time comes.
+    /// Spreads the rows of a push `p` over a time. The time begins when the audience was fixed, or
+    /// at the due time of the row's zone.
     ///
     /// - Parameters:
     ///   - milliseconds: The length of that time.
@@ -97,8 +98,8 @@ struct RowTimes {
     }
 }
 
-/// The names of the time zones that Postgres knows, read once by a process, as Postgres takes a tenth
-/// of a second to list them.
+/// The names of the time zones that Postgres knows. A process reads them once, as Postgres takes a
+/// tenth of a second to list them.
 final class ZoneNames: Sendable {
     private let lock = Lock()
     nonisolated(unsafe) private var names: [String]?
@@ -119,7 +120,7 @@ final class ZoneNames: Sendable {
 }
 
 extension ZoneNames {
-    /// Returns the times of a push that was released; `nil` if all its devices are due at once.
+    /// Returns the times of a released push; `nil` if all its devices are due at once.
     func times(
         of request: PushRequest,
         releasedAt: Instant?,
@@ -137,7 +138,8 @@ extension ZoneNames {
                 [.timestamp(time.inUTC.microseconds), .textArray(names)]
             ).rows
         } catch let error as PostgresError where error.sqlState == "22023" {
-            // A name has vanished since they were read: Postgres' time zones were updated while it ran.
+            // A name has vanished since the names were read: Postgres' time zones were updated
+            // while it ran.
             forget()
             throw StorageError(.database, "a time zone is gone", isRetryable: true)
         }

@@ -22,14 +22,15 @@ package struct AppOpens: Sendable, Equatable {
 package struct AppOpenStore: Sendable {
     let database: Database
 
-    /// The rows of an app and day, so that few writers share one.
+    /// The number of rows for each app and day, so that few writers share a row.
     private static let slots = 16
 
-    /// Counts opens on the day of Postgres' clock. An open by a push is also a report on the newest push
-    /// that the installation received within a day, once for both.
+    /// Counts opens on the day of Postgres' clock. If a push opened the app, this also counts as a
+    /// report about the newest push that the installation received within a day. Each installation
+    /// counts once for a push.
     ///
     /// - Parameters:
-    ///   - app: The app; an unknown one counts nothing.
+    ///   - app: The app. For an unknown app nothing is counted.
     ///   - opens: The times that the app was opened.
     ///   - pushOpens: The times that a push opened it.
     ///   - installation: The installation's object id, as the report names it.
@@ -69,7 +70,7 @@ package struct AppOpenStore: Sendable {
     /// - Parameters:
     ///   - app: The app.
     ///   - days: The number of days, with the present one.
-    /// - Returns: The newest day first, without days that have none.
+    /// - Returns: The newest day first. Days without opens are missing.
     /// - Throws: `StorageError`.
     package func counts(of app: String, days: Int = 7) async throws -> [AppOpens] {
         try await database.execute(

@@ -2,16 +2,16 @@ package import Postgres
 import PushCore
 import Storage
 
-/// Pushes to few devices that are one row each, push and deliveries in one: events in `event_pushes`,
-/// pushes accepted by HTTP in `pushes`. They were written when all their deliveries had ended, and no
-/// longer change. Written by `FewDevicesStore`, read through the views `all_pushes` and
-/// `all_deliveries`.
+/// Pushes to few devices that are one row each, with their deliveries in it: events in
+/// `event_pushes`, pushes accepted by HTTP in `pushes`. `FewDevicesStore` writes a row once all
+/// deliveries of the push have ended. The row no longer changes, and is read through the views
+/// `all_pushes` and `all_deliveries`.
 package enum EventPushes {
-    /// Makes ledger rows of them, as any push has, before one is changed: by an erasure, or by a client
-    /// that hides it. From then on they are stored as long as pushes are.
+    /// Converts these pushes to separate rows before one is changed: by an erasure, or by a client
+    /// that hides the push. From then on they are stored as long as other pushes.
     ///
     /// - Parameters:
-    ///   - ids: The ids of any pushes; pushes that are rows already stay as they are.
+    ///   - ids: The ids of any pushes. Pushes that have separate rows stay as they are.
     ///   - transaction: The transaction that changes them next.
     /// - Throws: `PostgresError`.
     package static func unpack(_ ids: [String], _ transaction: PostgresTransaction) async throws {
@@ -55,7 +55,8 @@ package enum EventPushes {
         )
     }
 
-    /// The SQL that inserts the rows of `e`, which has the push's columns, and of its `members`.
+    /// The SQL that inserts separate rows: one for `e`, which has the push's columns, and one for
+    /// each of its `members`.
     private static let rows = """
         INSERT INTO deliveries (day, push_id, target, app, installation_id, provider, environment,
             token, lane, state, attempts, last_status, last_reason, provider_message_id,

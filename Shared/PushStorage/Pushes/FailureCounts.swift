@@ -4,16 +4,17 @@ import PushCore
 import Storage
 
 /// The reasons why deliveries of a push failed, counted in `pushes.failures` by the statement that
-/// changes its ledger: a list of `{"provider", "reason", "count"}`, `NULL` until a delivery fails. A
-/// row of its own for each reason would be written by every batch of every push, and would have to be
-/// deleted.
+/// changes its ledger: a list of `{"provider", "reason", "count"}`, `NULL` until a delivery fails.
+/// A separate row for each reason would be written by every batch of every push, and would have to
+/// be deleted later.
 enum FailureCounts {
-    /// The most reasons that a push counts separately; all others are counted as their provider's
-    /// "other".
+    /// The most reasons that a push counts separately. Further reasons are counted as "other" of
+    /// their provider.
     static let maximumReasons = 32
     static let other = "other"
 
-    /// Returns the reason that is counted, of a row of `deliveries`; `FailureCount.reason` in SQL.
+    /// Returns the reason that is counted for a row of `deliveries`: the SQL of
+    /// `FailureCount.reason`.
     static func reasonSQL(_ row: String) -> String {
         """
         CASE WHEN starts_with(\(row).last_reason, '\(FailureCount.tooLarge)')
@@ -24,7 +25,7 @@ enum FailureCounts {
     }
 
     /// Returns the sum of `known`, a `jsonb`, and `added`, a query of (provider, reason, count). A
-    /// known reason keeps its place; the most frequent of the new ones take the places left.
+    /// known reason keeps its place. The most frequent new reasons take the places that are left.
     static func mergeSQL(_ known: String, _ added: String) -> String {
         """
         (SELECT jsonb_agg(jsonb_build_object('provider', f.provider, 'reason', f.reason,

@@ -2,8 +2,8 @@ import Postgres
 package import PushCore
 import Storage
 
-/// The state of a push, and its ledger: every change of `pushes.status` and of a push's counters is one
-/// of the fragments here, which the stores put into their statements.
+/// The state of a push, and its ledger. Every change of `pushes.status` and of a push's counters is
+/// one of these fragments, which the stores put into their statements.
 ///
 ///     accepted over HTTP           → queued
 ///     its record came (`arrival`)  → scheduled, planning; sending or done where it was planned at once
@@ -14,8 +14,8 @@ import Storage
 ///     `fail`                       all that has not ended → failed
 ///     `cancelled`                  all that has not ended → cancelled
 ///
-/// The ledger of a push: targeted = delivered + failed + expired + suppressed + in_doubt + pending,
-/// each counter changed in the transaction that changes the rows, or the shards, that it counts.
+/// The ledger of a push: targeted = delivered + failed + expired + suppressed + in_doubt + pending.
+/// Each counter changes in the same transaction as the rows or shards that it counts.
 package enum LedgerSQL {
     /// A column of `pushes` that counts.
     package enum Counter: String {
@@ -41,11 +41,11 @@ package enum LedgerSQL {
     /// The columns of `pushes` that `arrival` sets.
     static let arrivalColumns = "status, targeted, pending, finished_at"
 
-    /// Returns the first values of a push whose record came.
+    /// Returns the initial values of a push whose record has arrived.
     ///
     /// - Parameters:
-    ///   - expected: SQL: the deliveries that are planned at once; `NULL` if it is planned page by
-    ///     page.
+    ///   - expected: SQL: the number of deliveries that are planned at once; `NULL` if the push is
+    ///     planned page by page.
     ///   - releaseAt: SQL: the time that it waits for; `NULL` if it does not wait.
     /// - Returns: The values of `arrivalColumns`.
     static func arrival(expected: String, releaseAt: String) -> String {
@@ -57,14 +57,14 @@ package enum LedgerSQL {
         """
     }
 
-    /// The same for a push that HTTP accepted and that waits for its record: `SET` of an upsert.
+    /// The `SET` of an upsert, for a push that HTTP accepted and that waits for its record.
     static let arrivalOfQueued = """
         status = excluded.status, targeted = excluded.targeted, pending = excluded.pending,
         finished_at = excluded.finished_at
         """
 
-    /// `SET` of an upsert: a push that HTTP accepted was sent before it was stored, and all its
-    /// counters are new. One that was cancelled in the meantime stays so.
+    /// The `SET` of an upsert, for a push that HTTP accepted and that was sent before it was
+    /// written. All its counters are new. If it was cancelled meanwhile, it stays cancelled.
     static let sentAtOnce = """
         targeted = excluded.targeted, delivered = excluded.delivered, failed = excluded.failed,
         expired = excluded.expired, suppressed = excluded.suppressed, in_doubt = excluded.in_doubt,
@@ -75,14 +75,15 @@ package enum LedgerSQL {
         finished_at = coalesce(pushes.finished_at, excluded.finished_at)
         """
 
-    /// `SET` of an `UPDATE pushes p`: its audience is fixed, and its day is today.
+    /// The `SET` of an `UPDATE pushes p` for a release: the audience is fixed now, and the push's
+    /// day is today.
     static let released = """
         status = \(PushStatus.planning.sql), accepted_at = p.created_at,
         created_at = date_trunc('milliseconds', now()), planned_until = now(), updated_at = now()
         """
 
-    /// `SET` of an `UPDATE pushes p`: `count`, SQL, is the number of all its deliveries, planned at
-    /// once.
+    /// Returns the `SET` of an `UPDATE pushes p` for a push whose deliveries are all planned at
+    /// once. `count` is SQL for their number.
     static func plannedAtOnce(_ count: String) -> String {
         """
         targeted = \(count), pending = \(count),
@@ -92,7 +93,7 @@ package enum LedgerSQL {
         """
     }
 
-    /// `SET` of an `UPDATE pushes p`: a page was planned. All SQL.
+    /// Returns the `SET` of an `UPDATE pushes p` after a page was planned. All parameters are SQL.
     static func planned(members: String, shards: String, isLast: String) -> String {
         let isEmptyPush = "p.pending + \(members) = 0 AND p.open_shards + \(shards) = 0"
         return """
@@ -104,14 +105,15 @@ package enum LedgerSQL {
             """
     }
 
-    /// `SET` of an `UPDATE pushes`: a dry run has its result.
+    /// The `SET` of an `UPDATE pushes` that ends a dry run with its result.
     static let counted = """
         status = \(PushStatus.done.sql), planner = NULL, finished_at = now(), updated_at = now()
         """
 
     // MARK: Ends of deliveries
 
-    /// `SET` of an `UPDATE pushes p`: the counters change, and the push is done once nothing is left.
+    /// Returns the `SET` of an `UPDATE pushes p` that changes counters. The push is done once no
+    /// delivery is left.
     ///
     /// - Parameters:
     ///   - amounts: SQL of the amount that is added to each counter.
@@ -139,7 +141,7 @@ package enum LedgerSQL {
 
     // MARK: Ends of pushes
 
-    /// `SET` of an `UPDATE pushes`. An earlier `finished_at` stays.
+    /// The `SET` of an `UPDATE pushes` that cancels. An earlier `finished_at` stays.
     static let cancelled = """
         status = \(PushStatus.cancelled.sql), planner = NULL, updated_at = now(),
         finished_at = coalesce(finished_at, now())
@@ -183,7 +185,7 @@ extension PushStatus {
     /// The status as a literal in a statement.
     package var sql: String { "'\(rawValue)'" }
 
-    /// Whether no further device is sent to, whatever was planned.
+    /// Whether the push sends to no further device, although more were planned.
     package var isCutShort: Bool {
         switch self {
         case .queued, .scheduled, .planning, .sending, .done: false
@@ -200,8 +202,8 @@ extension PushStatus {
 }
 
 extension DeliveryState {
-    /// The state as a literal in a statement, never a parameter: partial indexes have it in their
-    /// condition.
+    /// The state as a literal in a statement. It is never a parameter, because the conditions of
+    /// partial indexes contain the literal.
     package var sql: String { String(rawValue) }
 
     /// Counts rows by their outcomes, each under the name of its counter.

@@ -2,8 +2,8 @@ package import JSON
 package import PushCore
 import Storage
 
-/// A push that was received and is to be stored. A class, because it goes from list to list, and each
-/// copy would retain some forty strings.
+/// A push that was received and is to be stored. A class, because it moves from list to list, and
+/// each copy would retain some forty strings.
 package final class NewPush: Sendable {
     package let id: String
     package let app: String
@@ -14,7 +14,7 @@ package final class NewPush: Sendable {
     /// The parsed request.
     package let request: PushRequest
     package let expiresAt: Instant?
-    /// The time at which it is released; `nil` for at once.
+    /// The time at which it is released; `nil` if it is released at once.
     package let releaseAt: Instant?
     /// Whether it becomes a shard even if it names few devices (`canBeShard`), as its app has many in
     /// flight.
@@ -42,7 +42,7 @@ package final class NewPush: Sendable {
         self.prefersShard = prefersShard
     }
 
-    /// Returns a copy with the times of its row.
+    /// Returns a copy with the times of the push's row.
     func with(releaseAt: Instant?, expiresAt: Instant?) -> NewPush {
         NewPush(
             id: id,
@@ -71,7 +71,7 @@ package final class NewPush: Sendable {
                 "installations that fetched version \(version) of remote config, or a later one"
             )
         }
-        // The notes can be searched for the label; the request itself is never searched.
+        // Queries for the label read the notes, as the request itself is never searched.
         if let label = request.notificationLabel { notes["notificationId"] = .string(label) }
         return notes
     }

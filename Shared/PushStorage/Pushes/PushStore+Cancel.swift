@@ -5,13 +5,13 @@ import Storage
 extension PushStore {
     private static let rowsAtOnce = 5000
 
-    /// Cancels a push, and notifies the dispatchers. Nothing more of it is sent from then on;
-    /// deliveries in flight end as they would. The rows and shards that wait are due at once: a
-    /// dispatcher claims them, and suppresses each delivery for the reason "cancelled", with its
-    /// outcome on `push.outcomes` before it is in the ledger. Until then it is pending.
+    /// Cancels a push, and notifies the dispatchers. Nothing more of it is sent; deliveries in
+    /// flight end as usual. Its waiting rows and shards are due at once. A dispatcher claims them
+    /// and suppresses each delivery for the reason "cancelled". The outcome goes to `push.outcomes`
+    /// before it is in the ledger, and until then the delivery is pending.
     ///
-    /// - Returns: The push as it is now: cancelled, unless it had ended before; `nil` if no push has
-    ///   that id.
+    /// - Returns: The push as it is now: cancelled, unless it had ended before; `nil` if the id is
+    ///   unknown.
     package func cancel(_ pushID: String) async throws -> StoredPush? {
         if let day = try await end(pushID, withoutOutcomes: false) {
             try await makeRowsDue(of: pushID, day)
@@ -19,16 +19,16 @@ extension PushStore {
         return try await find(pushID)
     }
 
-    /// Cancels a push of an app that is being deleted: waiting deliveries are suppressed here, and
-    /// nothing of it goes to `push.outcomes`.
+    /// Cancels a push of an app that is being deleted. Waiting deliveries are suppressed here, and
+    /// their outcomes do not go to `push.outcomes`.
     package func cancelWithoutOutcomes(_ pushID: String) async throws {
         if let day = try await end(pushID, withoutOutcomes: true) {
             try await suppressRows(of: pushID, day)
         }
     }
 
-    /// - Returns: The day of its rows; `nil` if it had ended before. The day is also returned for a
-    ///   push that was cancelled before: that call may have stopped in the middle.
+    /// - Returns: The day of its rows; `nil` if it had ended before. Also returns the day if the
+    ///   push was cancelled before: that call may have stopped in the middle.
     private func end(_ pushID: String, withoutOutcomes: Bool) async throws -> String? {
         guard PushIdentity.isUUID(pushID) else { return nil }
         return try await database.transaction { transaction in
@@ -47,8 +47,8 @@ extension PushStore {
             if withoutOutcomes {
                 try await PushLedger.endUnfinished(of: pushID, transaction)
             } else {
-                // Shards that were planned in the meantime. No transaction waits for a shard while it
-                // holds a push's lock.
+                // Makes shards due that were planned meanwhile. It skips locked shards, as a
+                // transaction that has locked a push must not wait for a shard.
                 _ = try await transaction.execute(Self.makeShardsDue(waits: false), [.uuid(pushID)])
             }
             _ = try await transaction.execute(

@@ -2,8 +2,8 @@ import Postgres
 package import PushCore
 import Storage
 
-/// Several pushes that are one send to the client: they share their event's id, and differ in its
-/// source.
+/// Groups of pushes that are one send for the client. They have the same event id and different
+/// event sources.
 extension PushStore {
     /// The stored pushes of one send.
     package struct AcceptedGroup: Sendable, Equatable {
@@ -11,22 +11,22 @@ extension PushStore {
         package var pushes: [String]
     }
 
-    /// How long a repeated send is recognised as the accepted one.
+    /// How long a repeat of an accepted send is recognised.
     package static let repeatsLast = Duration.seconds(600)
 
-    /// Stores the pushes of one send over HTTP, with the records that the relay produces to Kafka: all
-    /// of them, or none.
+    /// Stores the pushes of one send over HTTP, with the records that the relay produces to Kafka:
+    /// all or none.
     ///
     /// - Parameters:
     ///   - eventID: The event id of all the pushes.
-    ///   - neighbours: The ids that the same send may have had, or may be getting elsewhere, in one
-    ///     order that all callers share, `eventID` among them; empty if it has only one.
+    ///   - neighbours: The ids that the same send may also have, in earlier or concurrent calls,
+    ///     including `eventID`. All callers must use the same order. Empty if it has only one id.
     ///   - app: The app's id.
     ///   - pushes: The pushes with their records.
-    ///   - maximumWaiting: How many pushes of the app may wait for their time.
+    ///   - maximumWaiting: The most pushes of the app that may wait for their time.
     /// - Returns: The ids of the event and of its pushes. If pushes of these events were accepted
     ///   within `repeatsLast`, this is a repeat, and the ids are those of the first send.
-    /// - Throws: `TooManyScheduled` if more pushes of the app would wait for their time than may.
+    /// - Throws: `TooManyScheduled` if more pushes than that would wait.
     package func accept(
         group eventID: String,
         neighbours: [String] = [],
@@ -36,7 +36,7 @@ extension PushStore {
     ) async throws -> AcceptedGroup {
         let eventIDs = neighbours.isEmpty ? [eventID] : neighbours
         return try await database.transaction { transaction in
-            // A repeat may run at the same time, with other members.
+            // A repeat may run at the same time, with other ids.
             for eventID in eventIDs {
                 _ = try await transaction.execute(
                     """

@@ -18,16 +18,17 @@ package struct PlatformCount: Sendable, Equatable {
 }
 
 extension PushStore {
-    /// The note that stores the counts of a push that has ended: its deliveries are read only once.
+    /// The note that stores the counts of a push that has ended, so that its deliveries are read
+    /// only once.
     package static let platformsNote = "platforms"
 
-    /// The most deliveries that one call reads; a push that has ended is read whatever its size, if it
-    /// is alone.
+    /// The most deliveries that one call reads. If the only push of a call has ended, it is read
+    /// whatever its size.
     private static let maximumRead = 200_000
 
-    /// Counts the deliveries that have ended, by platform, by the push's id. Pushes are missing whose
-    /// deliveries are deleted (`DELIVERY_RETENTION`), or that are too large to be counted together with
-    /// others, or before they have ended.
+    /// Counts the ended deliveries of each push, by platform. A push is missing if its deliveries
+    /// are deleted (`DELIVERY_RETENTION`), or if it is too large to be counted with others or
+    /// before it has ended.
     package func platforms(
         of pushes: [StoredPush]
     ) async throws -> [String: [PlatformCount]] {
@@ -61,8 +62,7 @@ extension PushStore {
             .uuidArray(counted.map(\.id)), .integer(DeliveryState.delivered.rawValue),
             .integer(DeliveryState.pending.rawValue),
         ]
-        // A push that has ended is read only once, however large it is, and without the query's time
-        // limit.
+        // A single push that has ended is read only once, so without the time limit of queries.
         let isLast = counted.count == 1 && counted[0].isOver
         let rows =
             try await isLast
@@ -81,7 +81,7 @@ extension PushStore {
             let found = found[push.id] ?? []
             if found.isEmpty, push.isOver { continue }
             counts[push.id] = found
-            // The counts are complete and final.
+            // All deliveries are counted, and none changes any more: stores the counts.
             let sum = found.reduce(0) { $0 + $1.count }
             if push.isOver, sum == push.ledger.targeted { try await keep(found, of: push.id) }
         }

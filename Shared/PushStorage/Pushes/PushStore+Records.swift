@@ -3,10 +3,10 @@ import Postgres
 package import PushCore
 import Storage
 
-/// Pushes as clients see them: clients query them like any class of objects. A client may hide one; its
-/// deliveries stay in the ledger until their retention ends.
+/// Pushes as clients see them: clients query them like objects of a class. A client may hide a
+/// push; its deliveries stay in the ledger until their retention ends.
 extension PushStore {
-    /// The columns that `WhereTable.pushRecords` names, beside those of a push.
+    /// The columns that `WhereTable.pushRecords` names, in addition to those of a push.
     private static let records = """
         SELECT p.id, p.app, p.event_source, p.event_id, p.request, p.status, p.error, p.notes,
             p.lane, p.targeted, p.delivered, p.failed, p.expired, p.suppressed, p.in_doubt,
@@ -42,9 +42,10 @@ extension PushStore {
         }
     }
 
-    /// Returns the records that a condition selects; without an order, as they were received.
+    /// Returns the records that a condition selects. Without an `order` they come in order of
+    /// arrival.
     ///
-    /// - Throws: `WhereError` for a field that push records cannot be queried by, `PageTooLarge`.
+    /// - Throws: `WhereError` for a field that push records cannot be queried by; `PageTooLarge`.
     package func query(
         app: String,
         where condition: Where,
@@ -55,7 +56,7 @@ extension PushStore {
         try await page(app: app, where: condition, order: order, limit: limit, skip: skip).whole()
     }
 
-    /// Returns the same records up to the size of one response, or the first `bytes` of it.
+    /// Returns the records like `query`, up to the size of one response, or up to `bytes`.
     package func page(
         app: String,
         where condition: Where,
@@ -68,7 +69,7 @@ extension PushStore {
         return try PageBound.read(rows, bytes: bytes, Self.push)
     }
 
-    /// Returns the ids of the records, up to the size of one response.
+    /// Returns only the ids of the records, up to the size of one response.
     package func places(
         app: String,
         where condition: Where,
@@ -79,8 +80,8 @@ extension PushStore {
         try PageBound.places(try await rows(app, condition, order, limit, skip, .places("id")))
     }
 
-    /// Returns the first records that exist of the ids, in their order, up to `PageBound.partBytes`; at
-    /// least one.
+    /// Returns the records of these ids that exist, in the order of the ids. Returns at least one,
+    /// and no more than fit in `PageBound.partBytes`.
     package func part(of ids: [String]) async throws -> ObjectPage<StoredPush> {
         try await PageBound.part(
             of: """
@@ -124,7 +125,7 @@ extension PushStore {
         )
     }
 
-    /// The bytes of one record in a response, which contains its data twice.
+    /// SQL for the bytes of one record in a response, which contains its data twice.
     static let weight = "2 * octet_length(request::text) + octet_length(notes::text)"
 
     package func count(app: String, where condition: Where) async throws -> Int {
@@ -135,8 +136,8 @@ extension PushStore {
         ).first?.integer("count") ?? 0
     }
 
-    /// Returns the pushes with this label that no client has hidden, the latest first. Only the latest
-    /// has its request; the others are there to be counted.
+    /// Returns the pushes with this label that no client has hidden, the latest first. Only the
+    /// latest has its request; the others are only counted.
     package func find(app: String, label: String) async throws -> [StoredPush] {
         try await database.execute(
             """
@@ -157,7 +158,7 @@ extension PushStore {
 
     /// Hides records from the app's clients.
     ///
-    /// - Returns: How many of them exist.
+    /// - Returns: The number of these records that exist.
     package func hide(app: String, ids: [String]) async throws -> Int {
         let ids = Set(ids.filter(PushIdentity.isUUID)).sorted()
         return try await database.transaction { transaction in
@@ -176,7 +177,7 @@ extension PushStore {
         }
     }
 
-    /// Whether a client has hidden it.
+    /// Whether a client has hidden the push.
     package func isHidden(_ id: String) async throws -> Bool {
         try await database.execute(
             "SELECT hidden_at IS NOT NULL AS hidden FROM pushes WHERE id = $1",

@@ -27,9 +27,9 @@ extension PushStore {
         return try PageBound.read(Array(rows), Self.push).whole()
     }
 
-    /// Cancels a push that waits for its time, and only that: its ledger is still empty.
+    /// Cancels a push only if it still waits for its time, so that its ledger is empty.
     ///
-    /// - Returns: Whether there was such a push. A released push does not count.
+    /// - Returns: Whether there was such a push; `false` if it was released already.
     package func cancelScheduled(app: String, scheduleID: Int) async throws -> Bool {
         try await database.execute(
             """

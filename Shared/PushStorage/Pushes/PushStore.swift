@@ -20,8 +20,8 @@ package struct StoredPush: Sendable, Equatable {
     /// 0: devices named one by one; 1: a broadcast.
     package var lane: Int
     package var ledger: Ledger
-    /// How many readers have read the secure payload that it announces. Not part of the ledger's
-    /// sum: a reader may have learned of the payload in another way.
+    /// The number of readers that have read the secure payload that it announces. Not part of the
+    /// ledger's sum: a reader may have found the payload without the push.
     package var confirmed = 0
     /// The counts of devices' receipts, filled only by `ReceiptStore.added`; not part of the ledger's sum.
     package var receipts = ReceiptCounts()
@@ -31,7 +31,7 @@ package struct StoredPush: Sendable, Equatable {
     /// The progress of a broadcast; `nil` if it was not requested, or there are no shards.
     package var progress: ShardProgress?
     package var expiresAt: Instant?
-    /// The time at which it is or was released; `nil` if it did not wait for a time.
+    /// The time at which it is or was released; `nil` if it does not wait for a time.
     package var releaseAt: Instant?
     /// The id of a scheduled push for LeanCloud's clients.
     package var scheduleID: Int?
@@ -70,13 +70,13 @@ package struct PushStore: Sendable {
     /// Stores a push that came over HTTP and the record that the relay produces to Kafka, in one
     /// transaction: an accepted push is durable.
     ///
-    /// A request key names a push that was accepted in the last five minutes: another push with it is a
-    /// repeat, and is not sent.
+    /// If another push with the same request key was accepted in the last five minutes, this push
+    /// is a repeat and is not sent.
     ///
-    /// - Returns: The push's record. If the id, or the request key, exists already, it is that of the
-    ///   first push.
-    /// - Throws: `TooManyScheduled` if the push is scheduled and the maximum of the app's pushes is
-    ///   waiting already.
+    /// - Returns: The push's record. If the id or the request key exists already, it is the record
+    ///   of the first push.
+    /// - Throws: `TooManyScheduled` if the push is scheduled and the app has `maximumWaiting`
+    ///   waiting pushes already.
     package func accept(
         _ push: NewPush,
         record: OutgoingRecord,
@@ -142,9 +142,9 @@ package struct PushStore: Sendable {
         )
     }
 
-    /// Assigns the request key to the push.
+    /// Assigns the request key to the push, unless another push has it.
     ///
-    /// - Returns: The push that has it already.
+    /// - Returns: The push that has the key already.
     private static func claim(
         _ requestKey: String,
         for push: NewPush,
@@ -177,11 +177,11 @@ package struct PushStore: Sendable {
         return try Self.push(row)
     }
 
-    /// The source of request keys, distinct from those of events, as both are in one table.
+    /// The source of request keys. It differs from those of events, as both are in one table.
     private static let requestKeySource = "carillon/req_id"
 
-    /// Returns how many pushes of an app wait for their time. The lock keeps other transactions from
-    /// adding some until this one ends.
+    /// Returns the number of an app's pushes that wait for their time. A lock keeps other
+    /// transactions from adding more until this one ends.
     static func waiting(
         in app: String,
         _ transaction: PostgresTransaction
@@ -210,7 +210,7 @@ package struct PushStore: Sendable {
 
     private static let shardColumns = "shards, shards_finished, shards_expected, shards_recorded"
 
-    // The last two count the members without a row of their own: not recorded yet, or cancelled.
+    // The last two columns count members without a row: not recorded yet, or cancelled.
     private static let withShards = """
         FROM all_pushes p CROSS JOIN LATERAL (
             SELECT count(*) AS shards,
@@ -237,7 +237,7 @@ package struct PushStore: Sendable {
         return push
     }
 
-    /// Returns the pushes whose ids begin so, ordered by their ids.
+    /// Returns the pushes whose ids have this prefix, ordered by their ids.
     package func find(beginning: String, limit: Int) async throws -> [StoredPush] {
         guard let range = PushIdentity.range(beginning: beginning) else { return [] }
         return try await database.execute(
@@ -269,8 +269,8 @@ package struct PushStore: Sendable {
         ).rows.map(Self.push)
     }
 
-    /// Returns the pushes with these ids, without those that do not exist. Claimed deliveries are rendered
-    /// from them.
+    /// Returns the pushes with these ids; unknown ids are missing. The payloads of claimed
+    /// deliveries are rendered from these pushes.
     package func find(_ ids: Set<String>) async throws -> [String: StoredPush] {
         let rows = try await database.execute(
             "SELECT \(Self.columns) FROM all_pushes WHERE id = ANY ($1::uuid[])",
@@ -279,13 +279,14 @@ package struct PushStore: Sendable {
         return Dictionary(try rows.map(Self.push).map { ($0.id, $0) }) { first, _ in first }
     }
 
-    /// Ends a push that cannot be sent at all. Its planned deliveries that were not sent yet become
-    /// suppressed, as when it is cancelled.
+    /// Fails a push that cannot be sent at all. Its planned deliveries that were not sent yet are
+    /// suppressed, as after a cancellation.
     ///
     /// - Parameters:
     ///   - id: The push.
     ///   - error: The reason, for its record.
-    ///   - planner: The session that plans it: nothing is changed if another session does so by now.
+    ///   - planner: The session that plans it. Nothing is changed if another session has claimed it
+    ///     by now.
     /// - Throws: `StorageError`.
     package func fail(_ id: String, error: String, planner: Int? = nil) async throws {
         let day = try await database.transaction { transaction in

@@ -18,13 +18,13 @@ package struct ReceiptCounts: Sendable, Equatable {
     }
 }
 
-/// The reports of devices about pushes: each installation counts once.
+/// The reports of devices about pushes. Each installation counts once for a push.
 package struct ReceiptStore: Sendable {
     let database: Database
 
-    /// - Parameter pushes: The pushes by their ids and those of their events: a report names one or the
-    ///   other.
-    /// - Returns: The counts by the push's id; without pushes that have no reports.
+    /// - Parameter pushes: The pushes, with their ids and those of their events: a report names
+    ///   either id.
+    /// - Returns: The counts by the push's id. Pushes without reports are missing.
     /// - Throws: `StorageError`.
     package func counts(
         of pushes: [(app: String, id: String, eventID: String)]
@@ -54,8 +54,8 @@ package struct ReceiptStore: Sendable {
         return counts
     }
 
-    /// Returns the pushes with their reports added. If counting exceeds the time limit, they are
-    /// returned without: the rest of a record is worth more.
+    /// Returns the pushes with the counts of their reports. If counting exceeds the time limit,
+    /// returns them without counts: the rest of a record is worth more.
     package func added(to pushes: [StoredPush]) async throws -> [StoredPush] {
         let counts: [String: ReceiptCounts]
         do {
