@@ -5,7 +5,7 @@ import Settings
 import Storage
 
 // The operator's command. It reads the same variables as the services, and connects to Postgres and
-// Kafka itself but to no service, so it works where none of them runs.
+// Kafka itself but to no service, so it works while no service runs.
 //
 // Exit codes: 0 done; 1 failed; 64 an invalid command line; 78 an invalid variable; with
 // `push send --wait` also 3, some were not delivered, and 4, no device was targeted.

@@ -100,7 +100,7 @@ extension Command {
             rows.append(["credential", "none: carillon credentials set …"])
         }
         for link in links { rows.append(["link", link.shown]) }
-        // Reported by LeanCloud's old SDKs.
+        // LeanCloud's old SDKs report these.
         for day in opens {
             rows.append(["opens", "\(day.day): \(day.opens), by a push \(day.pushOpens)"])
         }

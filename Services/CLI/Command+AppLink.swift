@@ -40,7 +40,7 @@ extension Command {
         return try await answer("unlinked", links, of: app, database, arguments)
     }
 
-    /// Parses the names of a command: invalid links are refused before any query.
+    /// Parses the links of a command. Invalid links are refused before any query.
     private static func linking(
         _ arguments: Arguments,
         _ context: CommandContext,
@@ -114,7 +114,7 @@ extension Command {
 }
 
 extension AppLink {
-    /// The part of its name that may be shown.
+    /// The part of the link's name that may be shown.
     private var shownName: String {
         switch kind {
         case .fcmProject, .cognitoPool: name

@@ -22,7 +22,7 @@ extension Command {
         let limit = try arguments.integer("--limit", in: 1...100_000, default: 100)
         let database = try await context.database()
         let entries = try await database.audit.list(app: id, since: since, limit: limit)
-        // Also works for deleted apps: the audit outlives them.
+        // A deleted app is accepted, as its audit outlives it.
         if entries.isEmpty, try await database.audit.list(app: id, since: nil, limit: 1).isEmpty {
             _ = try await existing(id, database)
         }
@@ -125,7 +125,8 @@ extension CommandContext {
         return "cli:" + (unsafe String(cString: name))
     }
 
-    /// Writes an audit entry for a command; or the reason of its failure, and its exit code.
+    /// Writes an audit entry for a command; for a failed command, with its exit code and the
+    /// reason.
     func audit(
         _ action: String,
         _ app: String,

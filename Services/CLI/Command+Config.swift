@@ -175,7 +175,7 @@ extension Command {
         return text
     }
 
-    /// The limit of templates that are published over HTTP.
+    /// The same limit as for templates that are published over HTTP.
     private static let maximumTemplateBytes = 8 << 20
 
     private static func templateJSON(_ path: String) throws -> JSONValue {
@@ -191,7 +191,7 @@ extension Command {
         return try content("the template is not JSON: ") { try JSONValue.parse(bytes) }
     }
 
-    /// Returns the version that a file was made from; `nil` if it names none.
+    /// Returns the version that a file was made from; `nil` if the file names no version.
     private static func source(of json: JSONValue) throws -> Int? {
         guard let number = json["version"]?["versionNumber"], !number.isNull else { return nil }
         guard let version = number.integer ?? number.string.flatMap({ Int($0) }),
@@ -202,7 +202,7 @@ extension Command {
         return version
     }
 
-    /// Returns the version that must be current: the one that the file was made from.
+    /// Returns the version that must be current: the version that the file was made from.
     private static func expectedVersion(
         _ json: JSONValue,
         _ arguments: Arguments,

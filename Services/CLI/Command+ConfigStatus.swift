@@ -85,7 +85,7 @@ private struct ConfigStatus {
         ).filter { $0.state == .unchecked }
     }
 
-    /// The time from its publish to the announcement.
+    /// The time from the announced version's publish to its announcement.
     private var announcedAfterMilliseconds: Int64? {
         guard let at = announcement?.announcedAt, let from = announcedPublishedAt else {
             return nil

@@ -46,7 +46,7 @@ extension Command {
         var object: JSONObject = [
             "app": .string(app), "name": .string(name), "readOnly": .bool(isReadOnly),
         ]
-        // The caller already has a token that it passed itself.
+        // A token from `--token-file` is not printed, as the caller has it.
         guard own == nil else {
             return arguments.answer(object, "stored the config token \(name) of \(app)")
         }

@@ -130,7 +130,7 @@ extension Command {
         return try await keep(.mpns, kept, arguments, context)
     }
 
-    /// Makes a credential; its errors name the option that it came with.
+    /// Makes a credential. An error names the option that the invalid field came with.
     private static func checked<Credential>(
         _ options: [String: String],
         _ make: () throws -> Credential

@@ -46,8 +46,8 @@ extension Command {
         return names.compactMap { credential.summary[$0]?.string }.first ?? "-"
     }
 
-    /// Returns the environments: APNs accepts a key, and current certificates, in both; each installation names its
-    /// own.
+    /// Returns the environments. APNs accepts a key, and current certificates, in both
+    /// environments; each installation names the environment that it uses.
     private static func environment(_ credential: StoredCredential) -> String? {
         switch credential.platform {
         case .apns: "production, sandbox"
@@ -179,7 +179,7 @@ extension Command {
 }
 
 extension StoredCredential {
-    /// The expiry of its certificate; `nil` if it has none.
+    /// The expiry of the credential's certificate; `nil` without a certificate.
     var end: Instant? { summary["notAfter"]?.string.flatMap(Instant.init(iso8601:)) }
 
     func opened(by keys: KeyRing) throws -> JSONObject {

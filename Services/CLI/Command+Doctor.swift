@@ -107,7 +107,7 @@ struct Doctor {
         }
     }
 
-    /// Runs checks that only find problems, and reports if there are none.
+    /// Runs checks that only report problems; if they find no problem, reports `words`.
     private mutating func expect(
         _ name: String,
         _ words: String,
@@ -198,7 +198,8 @@ struct Doctor {
         }
     }
 
-    /// Checks linked projects: one without a working credential is not notified of new templates.
+    /// Checks linked projects: without an FCM credential their devices are not notified of new
+    /// templates.
     private mutating func examineLinks(
         of app: String,
         _ credentials: [StoredCredential],
@@ -263,7 +264,7 @@ struct Doctor {
                 )
             case .wns: _ = try WNSCredential(secret: secret)
             case .mpns: _ = try MPNSCredential(secret: secret)
-            // It has no credentials.
+            // Connections have no credentials.
             case .connection: break
             }
             guard let end = credential.end else { return ok(name, credential.summaryText) }

@@ -5,8 +5,8 @@ import ServiceKit
 
 /// The lag of the services' consumer groups in Kafka.
 extension Doctor {
-    /// Checks the groups, each by a request of its own, so that one with an unreachable coordinator
-    /// hides no other; each waits for `timeout` at most.
+    /// Checks each group by a separate request, which waits for `timeout` at most, so that a group
+    /// with an unreachable coordinator does not hide the others.
     mutating func examineGroups(
         _ cluster: KafkaCluster,
         timeout: Duration = .seconds(10)
@@ -42,9 +42,9 @@ extension Doctor {
         }
     }
 
-    /// Returns the finding for a group whose offsets cannot be read. A coordinator that does not answer here does not
-    /// answer the service either: a failure. If it refuses, that may concern only this command, as the service has its
-    /// own credentials: a warning.
+    /// Returns the finding for a group whose offsets cannot be read. A coordinator that does not
+    /// answer is a failure, as it does not answer the service either. A refusal is a warning: it
+    /// may concern only this command, as the service has its own credentials.
     private static func unanswered(_ group: String, _ error: KafkaError) -> Finding {
         Finding(
             name: "group \(group)",

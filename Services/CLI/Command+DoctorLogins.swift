@@ -7,8 +7,8 @@ import Storage
 extension Doctor {
     /// The number of parallel requests, so that several unreachable issuers cost a few seconds altogether.
     private static let atOnce = 8
-    /// Keys are renewed about every hour, and retried each minute; if they are stale for longer, no service renews
-    /// them.
+    /// Keys are renewed about every hour, and a failed renewal is retried each minute. If keys are
+    /// stale for longer than this, no service renews them.
     private static let timeLimit = Duration.seconds(300)
     private static let hold = Duration.seconds(86_400)
 
@@ -57,7 +57,7 @@ extension Doctor {
         }
     }
 
-    /// Judges an issuer's keys.
+    /// Assesses an issuer's keys.
     ///
     /// - Parameters:
     ///   - stored: The keys that the services have.

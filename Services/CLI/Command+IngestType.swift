@@ -64,7 +64,7 @@ extension Command {
             let view = try await view(of: change, database)
             return answer(change, topic, isNew: isMissing, view, isDryRun: true, arguments)
         }
-        // Before the type is stored: a declared type has its topic.
+        // Created before the type is stored, so that each declared type has its topic.
         let created = try await KafkaAdmin.ensureTopics(
             [(name: topic, partitions: partitions)],
             kafka,
@@ -182,7 +182,8 @@ extension Command {
         return name
     }
 
-    /// Returns a type of any app, or a built-in one, with a name that could be confused.
+    /// Returns a type of any app, or a built-in type, whose topic Kafka could confuse with this
+    /// type's topic.
     private static func topicConflict(
         _ name: String,
         _ database: PushDatabase

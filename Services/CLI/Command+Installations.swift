@@ -70,7 +70,7 @@ extension Command {
         HubTemplate.field,
     ]
 
-    /// Returns all stored fields except its token, which is never shown.
+    /// Returns all stored fields except the device's token, which is never shown.
     private static func shown(_ installation: Installation) -> JSONObject {
         var object: JSONObject = [
             "objectId": .string(installation.objectID), "app": .string(installation.app),
@@ -96,7 +96,7 @@ extension Command {
 }
 
 extension Installation {
-    /// Whether a push reaches it, and why not.
+    /// The state for people: valid, or the reason why no push reaches the installation.
     fileprivate var state: String {
         if !isValid { return "invalid" + (invalidReason.map { ": \($0)" } ?? "") }
         return token == nil ? "no token" : "valid"

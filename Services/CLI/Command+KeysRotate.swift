@@ -53,7 +53,7 @@ extension Command {
 /// The counts of sealed values by key.
 struct KeyUsage {
     private let keys: KeyRing
-    /// The counts by the key's id; `?` for values that name none.
+    /// The counts by the key's id; `?` for values that name no key.
     private var values: [String: Int] = [:]
     private var payloads: [String: Int] = [:]
     private var closed: [String: Int] = [:]
@@ -66,7 +66,8 @@ struct KeyUsage {
             let opens = (try? keys.open(value.sealed, context: value.context)) != nil
             if !opens { closed[id, default: 0] += 1 }
         }
-        // There are too many to open them all: values without a key in the ring are known to fail.
+        // There are too many payloads to open them all. Only those under a key that is not in the
+        // ring count as closed.
         for head in try await sealed.secureHeads() {
             let id = KeyRing.keyID(of: head.head) ?? "?"
             payloads[id, default: 0] += head.count

@@ -6,7 +6,8 @@ import Storage
 
 /// Lookups by the beginning of an id.
 extension Command {
-    /// The shortest accepted beginning of an id: with fewer characters, one slip would name another.
+    /// The shortest accepted beginning of an id: with fewer characters, one typing error would name
+    /// another id.
     private static let shortestBeginning = 4
     /// The maximum of ambiguous ids in an error.
     private static let maximumShown = 10
@@ -24,7 +25,7 @@ extension Command {
         return text
     }
 
-    /// Returns the one push of this id, or of an id that begins so.
+    /// Returns the only push whose id is this one, or begins with it.
     static func existing(push id: String, _ database: PushDatabase) async throws -> StoredPush {
         guard !PushIdentity.isUUID(id) else {
             guard let push = try await database.pushes.find(id) else {
@@ -46,7 +47,8 @@ extension Command {
         return try await database.pushes.find(first.id) ?? first
     }
 
-    /// Returns the one installation of this object id or installationId, or of one that begins so.
+    /// Returns the only installation whose object id or installationId is this id, or begins with
+    /// it.
     static func existing(
         installation id: String,
         of app: String,

@@ -21,7 +21,7 @@ extension Command {
             let list = applied.map(String.init).joined(separator: ", ")
             Terminal.printLine("schema: applied \(list)")
         }
-        // Partitions of the next days, so that the first push finds its own.
+        // Creates the partitions of the next days, so that the first push finds its partition.
         _ = try await database.maintenance.maintain(hostTime: .now())
         _ = try await database.ingestUpkeep.rotatePartitions(hostTime: .now())
         try await database.ingestTypes.makeBuiltInViews()

@@ -63,7 +63,8 @@ extension Command {
         if arguments.has("--all"), !request.isForEveryone {
             throw ArgumentsError("--all does not go with a selector")
         }
-        // `--wait` needs the database; without it the request is only checked if there is a database.
+        // `--wait` needs the database. Without `--wait`, a database is only used if it is
+        // configured, to check the request.
         let database =
             arguments.has("--wait") || context.namesDatabase
             ? try await context.database() : nil
@@ -164,7 +165,7 @@ extension Command {
         }
     }
 
-    /// Returns the push as soon as nothing of it is pending.
+    /// Waits until the push has ended, and returns it.
     private static func finished(
         _ id: String,
         within limit: Duration,

@@ -6,9 +6,9 @@ import PushStorage
 import ServiceKit
 import Storage
 
-/// `push show --watch`: the progress of a push, until it ends. On a terminal it is one line, which
-/// changes; elsewhere one line a second at most, if something has changed; with `--json` each line is
-/// an object.
+/// Shows the progress of a push until it ends, for `push show --watch`. On a terminal one line is
+/// rewritten. Elsewhere a line is printed after a change, at most one a second. With `--json` each
+/// line is an object.
 final class PushWatch: Sendable {
     static let interrupted = Interruption.exitCode
 
@@ -129,7 +129,8 @@ extension StoredPush {
     }
 }
 
-/// The first Ctrl-C or SIGTERM; a second one ends the process at once. Confined to the loop.
+/// Notes the first Ctrl-C or SIGTERM; a second signal ends the process at once. Confined to the
+/// loop.
 final class Interruption: @unchecked Sendable {
     /// The exit code that the shell expects after Ctrl-C.
     static let exitCode: Int32 = 130

@@ -54,7 +54,8 @@ extension Command {
         return 0
     }
 
-    /// Parses a moment in UTC, or a duration from now: ahead, or with the direction -1 ago.
+    /// Parses a time in UTC, or a duration relative to now: after now if `direction` is 1, before
+    /// now if it is -1.
     static func time(_ text: String, _ option: String, direction: Int64) throws -> Instant {
         if let time = Instant(iso8601: text) { return time }
         guard let distance = parseDuration(text) else {

@@ -3,11 +3,11 @@ import ServiceKit
 /// One command: its words, its operands and options, and its action.
 struct Command: Sendable {
     /// The syntax in its help: `app index <app> [<field>]`. A last operand with `…` may be
-    /// repeated; one that is `a|b` accepts these words.
+    /// repeated; an operand `a|b` accepts these two words.
     private let syntax: String
     let words: [String]
     let summary: String
-    /// The names of its operands, the required ones first.
+    /// The names of the operands, the required ones first.
     let operands: [String]
     let requiredOperands: Int
     let options: [Arguments.Option]
@@ -43,7 +43,7 @@ struct Command: Sendable {
 
     var allOptions: [Arguments.Option] { options + [.flag("--help", "this text")] }
 
-    /// Parses the words after the command's own, with its required operands.
+    /// Parses the words after the command's own words, and requires the required operands.
     func arguments(_ words: [String]) throws(ArgumentsError) -> Arguments {
         let arguments = try Arguments(
             words,
@@ -77,7 +77,8 @@ extension Arguments {
     }
 }
 
-/// Makes a value from the command line; its error is reported as an invalid command line, after these words.
+/// Makes a value from the command line. An error is reported as an invalid command line, after
+/// `words`.
 func argument<Value>(
     _ words: String = "",
     _ make: () throws -> Value
@@ -89,8 +90,8 @@ func argument<Value>(
     }
 }
 
-/// Makes a value from a file, or from stored data; its error is reported as the command's failure,
-/// after these words.
+/// Makes a value from a file, or from stored data. An error is reported as the command's failure,
+/// after `words`.
 func content<Value>(
     _ words: String,
     _ make: () throws -> Value

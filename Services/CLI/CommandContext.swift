@@ -15,7 +15,8 @@ final class CommandContext: Sendable {
     let loop: EventLoop
     private let opened: Opened
 
-    /// Commands run one after another on the loop, so only one at a time uses it.
+    /// The opened database. Commands run one after another on the loop, so only one at a time uses
+    /// it.
     private final class Opened: @unchecked Sendable {
         var database: PushDatabase?
     }
@@ -30,9 +31,9 @@ final class CommandContext: Sendable {
         await opened.database?.close()
     }
 
-    /// Returns the database, with any schema.
+    /// Returns the database, whatever its schema.
     ///
-    /// - Parameter keys: For a command that erases, whose fence is keyed.
+    /// - Parameter keys: The key ring, for a command that erases: the fence's digests are keyed.
     /// - Returns: The single database of this process.
     /// - Throws: `ConfigurationError`.
     func bareDatabase(keys: KeyRing? = nil) throws -> PushDatabase {
@@ -69,13 +70,14 @@ final class CommandContext: Sendable {
         return (database, try await Command.existing(id, database).id)
     }
 
-    /// Returns the same for an app that is not being deleted.
+    /// Returns the database, and the app of a command's first operand; fails if the app is being
+    /// deleted.
     func openApp(_ arguments: Arguments) async throws -> (PushDatabase, app: String) {
         let database = try await database()
         return (database, try await Command.open(try arguments.operand(0, "app"), database).id)
     }
 
-    /// Whether a database is configured, for commands that can do without.
+    /// Whether a database is configured, for commands that can work without it.
     var namesDatabase: Bool { reader.isSet(DatabaseConfiguration.Variable.url) }
 
     func masterKeys() throws -> KeyRing { try reader.value(of: KeyRing.variable) }
@@ -136,7 +138,7 @@ final class CommandContext: Sendable {
         return text
     }
 
-    /// Returns the one line of a file, the form of stored secrets.
+    /// Returns the text of a file with exactly one line, the form of stored secrets.
     func line(ofFile path: String, _ option: String) throws -> String {
         var text = try file(path, option)[...]
         while let last = text.last, last.isNewline { text.removeLast() }

@@ -4,25 +4,29 @@ import PushEvents
 
 /// The lag of a service's consumer group in one topic, and its meaning.
 struct GroupLag: Equatable {
-    /// A working service commits within seconds, under any load. So old records show that it is
-    /// stuck. Their age is that of their timestamps, which writers set.
+    /// The age from which on waiting records show that a service is stuck: a working service
+    /// commits within seconds, under any load. The age is by the records' timestamps, which writers
+    /// set.
     static let maximumAgeMilliseconds: Int64 = 60_000
 
-    /// The number of records that a dispatcher processes at full speed in some ten seconds: ten times its limit of
-    /// outstanding ones. More records have waited too long, whatever their timestamps.
+    /// The number of records that a dispatcher processes at full speed in some ten seconds: ten
+    /// times its limit of outstanding records. If more records wait, some have waited too long,
+    /// whatever their timestamps.
     static let maximumLag: Int64 = 100_000
 
     let reader: ConsumerRole
     let group: String
     let kafkaTopic: String
-    /// The number of partitions of the topic, and of those with records that are not committed.
+    /// The number of the topic's partitions, and (`partitionsBehind`) of those with uncommitted
+    /// records.
     let partitions: Int
     private(set) var partitionsBehind = 0
     /// The existing records that the group has not committed.
     private(set) var waiting: Int64 = 0
-    /// The ones of them that are older than `maximumAgeMilliseconds`.
+    /// The waiting records that are older than `maximumAgeMilliseconds`.
     private(set) var overdue: Int64 = 0
-    /// Whether the broker has a committed offset; it deletes them a week after the group's last member left.
+    /// Whether the broker has a committed offset; it deletes offsets a week after the group's last
+    /// member left.
     private(set) var hasCommitted = false
 
     init(
@@ -89,8 +93,9 @@ struct GroupLag: Equatable {
 }
 
 extension KafkaGroupPosition {
-    /// The offset that the group reads next. It is the oldest one if the group has committed none, or
-    /// if the committed offset is out of range: the record expired, or the topic was created again.
+    /// The offset that the group reads next. It is the oldest offset if the group has committed no
+    /// offset, or if the committed offset is out of range: the record expired, or the topic was
+    /// created again.
     fileprivate var next: Int64 {
         guard let committed, (start...max(start, end)).contains(committed) else { return start }
         return committed

@@ -6,7 +6,7 @@ import PushEvents
 import ServiceKit
 import Settings
 
-/// The result of an `ingest type put`. Pure: no clock, no I/O.
+/// The change that an `ingest type put` makes. Pure: no clock, no I/O.
 struct IngestTypeChange {
     let app: String
     let name: String
@@ -35,7 +35,7 @@ struct IngestTypeChange {
         NewIngestType(
             app: app,
             name: name,
-            // Members in another order do not make another version.
+            // A schema with its members in another order is not another version.
             schema: isNewVersion ? schema.document : current?.schema ?? schema.document,
             columns: columns,
             retentionDays: retentionDays,
@@ -43,8 +43,8 @@ struct IngestTypeChange {
         )
     }
 
-    /// Returns an error with the first place where the schema rejects values that the stored version
-    /// accepts; `nil` if there is none.
+    /// Returns an error with the first place where the schema rejects values that the stored
+    /// version accepts; `nil` if there is no such place.
     func narrowing() throws(CommandFailure) -> SchemaError? {
         guard let current, let document = current.schema, isNewVersion else { return nil }
         return try content("version \(current.version) of \(name) cannot be read by this version: ")

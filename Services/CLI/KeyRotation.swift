@@ -83,11 +83,11 @@ final class KeyRotation {
         return waiting
     }
 
-    /// - Returns: `nil` if no key of the list opens it, which is reported.
+    /// - Returns: `nil` if no key of the list opens the value, which is reported.
     private func reseal(_ value: SealedValue) throws -> [UInt8]? {
         guard let opened = try? keys.open(value.sealed, context: value.context) else {
             unreadable += 1
-            // If a key is missing, this may concern all values.
+            // Only a few are reported: if a key is missing, all values may be unreadable.
             if unreadable <= 20 {
                 progress.end()
                 Terminal.printError("\(value.name) cannot be opened with CARILLON_MASTER_KEYS")

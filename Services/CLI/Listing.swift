@@ -61,7 +61,7 @@ struct Listing<Row> {
 
     let rows: [Row]
     let columns: [Column]
-    /// The sentence for people instead of an empty table; without it they get the titles.
+    /// The sentence for people instead of an empty table; without it, only the titles are printed.
     let empty: String?
     let form: Form
 
@@ -69,7 +69,8 @@ struct Listing<Row> {
         (self.rows, self.columns, self.empty, self.form) = (rows, columns, empty, form)
     }
 
-    /// Returns one row for programs. Of equal members, the later column's is used.
+    /// Returns one row for programs. If two columns make the same member, the later column's value
+    /// is used.
     func object(_ row: Row) -> JSONObject {
         var object: JSONObject = [:]
         for (key, value) in columns.compactMap({ $0.members?(row) }).joined() {
@@ -100,10 +101,10 @@ struct Listing<Row> {
         }
     }
 
-    /// Prints it, and for people a note below a table with rows.
+    /// Prints the listing, and for people a note below a table with rows.
     ///
     /// - Parameters:
-    ///   - arguments: The command's arguments: whether `--json` is among them.
+    ///   - arguments: The command's arguments, perhaps with `--json`.
     ///   - note: One line; `nil`: none.
     /// - Returns: The exit code of success.
     func say(_ arguments: Arguments, note: String? = nil) -> Int32 {

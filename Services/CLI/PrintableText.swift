@@ -1,6 +1,6 @@
-/// Text for output: a character that a terminal interprets, or that changes how others are shown, is escaped
-/// as in JSON (`\u001b`). Inside of a JSON string that is the same value, so printed JSON stays valid and
-/// unchanged. Pure.
+/// Escapes text for output. A character that a terminal interprets, or that changes how other
+/// characters are shown, is escaped as in JSON (`\u001b`). Inside a JSON string the escape means
+/// the same character, so printed JSON stays valid and unchanged. Pure.
 enum PrintableText {
     /// Whether a character may be printed. Controls (C0 except for line feed and tab, DEL, C1), marks of
     /// direction, line separators, tags and other invisible formats may not; joiners, which emoji and scripts

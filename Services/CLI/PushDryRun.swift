@@ -4,7 +4,8 @@ import PushCore
 import ServiceKit
 import Storage
 
-/// The steps of `push send` before it sends: counts the audience, and asks for confirmation if it is every device.
+/// The steps of `push send` before it sends: counts the audience, and asks for confirmation if the
+/// push goes to every device.
 extension Command {
     /// Runs `--dry-run`: counts the push's audience as it is in the database now.
     static func dryRun(
@@ -90,7 +91,7 @@ extension Command {
 }
 
 extension PushRequest {
-    /// Whether no selector narrows it.
+    /// Whether no selector narrows the audience.
     var isForEveryone: Bool {
         switch audience {
         case .tokens, .topic: false

@@ -12,7 +12,7 @@ enum Terminal {
     /// Writes without a line's end.
     static func write(_ text: String) { Log.standardOutput(PrintableText.bytes(of: text)) }
 
-    /// Writes a line that the next one replaces.
+    /// Writes a line that the next line replaces.
     static func write(passing line: String) {
         Log.standardOutput(passing(line))
     }
@@ -21,7 +21,7 @@ enum Terminal {
         write(PrintableText.bytes(of: text + "\n"), to: STDERR_FILENO)
     }
 
-    /// Writes such a line to the standard error.
+    /// Writes a line that the next line replaces, to the standard error.
     static func printError(passing line: String) { write(passing(line), to: STDERR_FILENO) }
 
     private static func passing(_ line: String) -> [UInt8] {

@@ -2,21 +2,22 @@ import JSON
 
 /// A cache of values read from a store by key, for a few seconds. Confined to its loop.
 ///
-/// Concurrent callers share one read, unless it began before something changed. A value that was
-/// read before a change was noticed is not stored after it. While the store is unavailable, values
-/// count for longer.
+/// Concurrent callers share one read, unless it began before the last noted change. A value that
+/// was read before a change is not stored after the change. While the store is unavailable, values
+/// stay usable for longer.
 package final class Cache<Value: Sendable>: @unchecked Sendable {
     package struct Terms: Sendable {
         /// How long a value is fresh.
         package var fresh: Duration
-        /// How long, from its read on, it counts while the store is unavailable.
+        /// How long after its read a value is usable while the store is unavailable.
         package var stale: Duration
-        /// How long it counts that there is no value.
+        /// How long the absence of a value is cached.
         package var missing: Duration
-        /// The time limit of a read, and the limit if there is a stale value.
+        /// The time limit of a read, and (`timeLimitWithStale`) the limit if there is a stale
+        /// value.
         package var timeLimit: Duration = .seconds(10)
         package var timeLimitWithStale: Duration = .seconds(1)
-        /// How often an unavailable store is tried.
+        /// The pause before an unavailable store is tried again.
         package var retryPause: Duration = .seconds(1)
         /// The limit beyond which the cache is emptied.
         package var maximumEntries = 10_000
@@ -31,7 +32,7 @@ package final class Cache<Value: Sendable>: @unchecked Sendable {
     /// The source of the values.
     package struct Store: Sendable {
         let isAway: @Sendable () -> Bool
-        /// Whether an error says nothing about the value, so that a stale one may be used.
+        /// Whether an error says nothing about the value, so that a stale value may be used.
         let isTransient: @Sendable (any Error) -> Bool
         /// Thrown to callers if the store does not answer in time.
         let tooLate: any Error
@@ -80,9 +81,9 @@ package final class Cache<Value: Sendable>: @unchecked Sendable {
     /// Returns the value of a key.
     ///
     /// - Parameters:
-    ///   - key: Its key.
-    ///   - read: Reads it, given the previous value; `nil`: there is none.
-    /// - Returns: `nil` if there is none.
+    ///   - key: The key.
+    ///   - read: Reads the value, given the previous value; returns `nil` if there is no value.
+    /// - Returns: `nil` if there is no value.
     /// - Throws: The errors of `read`, if there is no usable stale value.
     package nonisolated(nonsending) func value(
         _ key: String,
@@ -95,7 +96,7 @@ package final class Cache<Value: Sendable>: @unchecked Sendable {
         do {
             return try await reading(key, entry?.value, read).wait()
         } catch  where store.isTransient(error) {
-            // It was valid a moment ago, and nothing says that it has changed.
+            // The value was valid a moment ago, and nothing shows that it has changed.
             guard let entry, now() - entry.readAt < terms.stale else { throw error }
             awayUntil = now() + terms.retryPause
             return entry.value
@@ -117,7 +118,8 @@ package final class Cache<Value: Sendable>: @unchecked Sendable {
         return now() - at < terms.missing
     }
 
-    /// Notes a change of these keys or of any (`nil`): they are read again at the next use.
+    /// Notes that the values of these keys may have changed (`nil`: of all keys): they are read
+    /// again at the next use.
     package func changed(_ keys: [String]?) {
         changes += 1
         misses = [:]

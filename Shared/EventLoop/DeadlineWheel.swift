@@ -2,8 +2,8 @@
 /// the same however many there are. Pure: the caller passes the time, and runs a timer while the
 /// wheel is not empty. A task that waits uses `EventLoop.sleep`.
 ///
-/// Each number belongs to the owner and is at most once in the wheel; memory is for the highest
-/// number so far.
+/// The owner chooses the numbers; each is at most once in the wheel. The memory grows with the
+/// highest number so far.
 package struct DeadlineWheel: Sendable {
     private struct Entry {
         var next: Int32 = -1
@@ -18,8 +18,8 @@ package struct DeadlineWheel: Sendable {
     /// The tick up to which all due numbers were returned.
     package private(set) var tick: Int64 = 0
 
-    /// - Parameter buckets: 1 or more. A number that is due more ticks ahead is visited once in
-    ///   each round.
+    /// - Parameter buckets: 1 or more. A number that is due more ticks ahead than there are buckets
+    ///   is visited once in each round.
     package init(buckets: Int = 256) {
         heads = ContiguousArray(repeating: -1, count: max(1, buckets))
     }
@@ -28,7 +28,7 @@ package struct DeadlineWheel: Sendable {
     ///
     /// - Parameters:
     ///   - number: 0 or more.
-    ///   - due: A tick; a past one counts as the next one.
+    ///   - due: A tick; a past tick counts as the next tick.
     package mutating func add(_ number: Int, due: Int64) {
         while entries.count <= number { entries.append(Entry()) }
         let due = max(due, tick + 1)
@@ -60,7 +60,7 @@ package struct DeadlineWheel: Sendable {
     ///
     /// - Parameters:
     ///   - now: A tick.
-    ///   - limit: At most so many, 1 or more; `tick` shows whether these were all.
+    ///   - limit: The most numbers to remove, 1 or more; `tick` then shows whether these were all.
     /// - Returns: The due numbers, tick by tick unless the caller slept for a whole round.
     package mutating func advance(to now: Int64, atMost limit: Int = .max) -> [Int] {
         guard now > tick else { return [] }

@@ -3,8 +3,8 @@ internal import CUV
 extension EventLoop {
     /// Waits on the loop's clock, to the millisecond, from any thread.
     ///
-    /// - Throws: `CancellationError` as soon as the task is cancelled, or the loop stops. That
-    ///   cancels the task: it could not wait here any more, and might retry for ever.
+    /// - Throws: `CancellationError` as soon as the task is cancelled, or the loop stops. A stop of
+    ///   the loop also cancels the task: it cannot wait here any more, and might retry for ever.
     package func sleep(for duration: Duration) async throws {
         let sleeper = Sleeper()
         do {
@@ -24,7 +24,7 @@ extension EventLoop {
 
     /// Runs a blocking `body` on libuv's thread pool, so that the loop keeps turning.
     ///
-    /// It cannot be interrupted, so `body` must end by itself.
+    /// `body` cannot be interrupted, so it must end by itself.
     package func blocking<Value: Sendable>(
         _ body: @escaping @Sendable () throws -> Value
     ) async throws -> Value {
@@ -37,7 +37,7 @@ extension EventLoop {
         }
     }
 
-    /// Runs `body` now on this loop, else soon.
+    /// Runs `body` now if this loop is the current one, else soon.
     private func onLoop(_ body: @escaping @Sendable () -> Void) {
         if isCurrent { body() } else { execute(body) }
     }

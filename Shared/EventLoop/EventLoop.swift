@@ -52,7 +52,8 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     /// The number of jobs and bodies that went through the queue; a free hop does not count.
     /// Confined to the loop.
     package private(set) var queueTrips = 0
-    /// Whether libuv still had handles registered when the loop ended: never. Read it after `stop`.
+    /// Whether libuv still had handles registered when the loop ended, which must never be. Read it
+    /// after `stop`.
     package private(set) var hasLeftovers = false
 
     /// How many rounds a drain runs jobs that its own jobs enqueued, before descriptors get a turn.
@@ -90,7 +91,8 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
             loop.drain()
         }
         unsafe uv_idle_init(uv, idle)
-        // These have no Swift object, by which `closeEverything` distinguishes them.
+        // These handles have no Swift object, by which `closeHandles` distinguishes them from
+        // others.
         unsafe async.pointee.data = nil
         unsafe prepare.pointee.data = nil
         unsafe check.pointee.data = nil
@@ -163,7 +165,7 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     /// Starts timing; called first in every libuv callback.
     func callbackBegan() { watchdog.turnBegan() }
 
-    /// Runs jobs until there are none, or other handles are due a turn.
+    /// Runs jobs until the queue is empty, or until the descriptors must get their turn.
     fileprivate func drain() {
         var rounds = 0
         // No turn comes after a stop's last drain, so it must finish everything.
@@ -236,8 +238,8 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
         return sleepers?.sleeperCount ?? 0
     }
 
-    /// The number of open listeners, streams, watches, timers and signals; all sleepers together
-    /// have one. On the loop only.
+    /// The number of open listeners, streams, watches, timers and signals; all sleepers share one.
+    /// On the loop only.
     package var openHandles: Int {
         checkIsolated()
         var count = 0
@@ -316,8 +318,8 @@ package final class EventLoop: SerialExecutor, TaskExecutor, @unchecked Sendable
     fileprivate func runThread() {
         unsafe pthread_setspecific(currentLoopKey, Unmanaged.passUnretained(self).toOpaque())
         unsafe carillon_set_thread_name(name)
-        // libuv writes to sockets without MSG_NOSIGNAL: a vanished peer must be an error there, and
-        // must never end a process that did not ignore the signal.
+        // libuv writes to sockets without MSG_NOSIGNAL. With SIGPIPE blocked, a vanished peer is
+        // only an error of the write, and never ends the process.
         var broken = sigset_t()
         unsafe sigemptyset(&broken)
         unsafe sigaddset(&broken, SIGPIPE)

@@ -7,10 +7,10 @@ package struct FairTurnsFull: Error, Equatable {
 
 /// Shares a loop's time between owners whose work takes long. Confined to its loop.
 ///
-/// Long work is done in slices, and waits for its turn before each except the first: one slice at a
-/// time, the owners in turn, and between two slices the loop turns. So work that fits into a slice
-/// waits for at most one slice, however much another owner requests. New work of an owner that
-/// already waits does not start at once.
+/// Long work is done in slices, and waits for its turn before each slice except the first. One
+/// slice runs at a time, the owners take turns, and the loop turns between two slices. So work that
+/// fits into a slice waits for at most one slice, however much another owner requests. New work of
+/// an owner that already waits does not start at once.
 ///
 /// Bounded: the waiting work of an owner is limited in number and in time. Work that has begun
 /// continues until it is done.
@@ -23,7 +23,7 @@ package final class FairTurns: @unchecked Sendable {
         package var pause = Duration.milliseconds(1)
         /// How much work of one owner may wait.
         package var waiting = 256
-        /// How long it may wait to begin.
+        /// How long work may wait to begin.
         package var timeLimit = Duration.seconds(5)
 
         package init() {}

@@ -107,8 +107,9 @@ package final class DescriptorWatch: LoopHandle {
                 watch.handler?(DescriptorReadiness(rawValue: events))
                 return
             }
-            // A failed poll is reported as readiness: the owner's next call meets the error itself.
-            // But bytes from before a reset are read first, and libuv has stopped the watch.
+            // A failed poll is reported as readiness: the owner's next call gets the error itself,
+            // but reads bytes from before a reset first. libuv has stopped the watch, so it starts
+            // again.
             watch.handler?(watch.interest)
             if !watch.isClosed { watch.apply() }
         }

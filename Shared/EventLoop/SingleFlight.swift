@@ -1,8 +1,8 @@
 /// A single-flight call: all callers that ask while it runs share its result, within one time
 /// limit. Confined to its loop.
 ///
-/// A caller that needs a result from after some moment shares only a flight whose `beganAt` is no
-/// earlier.
+/// A caller that needs a result from after some moment shares only a flight whose `beganAt` is not
+/// earlier than that.
 package final class SingleFlight<Value: Sendable>: @unchecked Sendable {
     private let loop: EventLoop
     private let limit: Duration
@@ -19,7 +19,7 @@ package final class SingleFlight<Value: Sendable>: @unchecked Sendable {
     /// - Parameters:
     ///   - loop: The loop of the call and its callers.
     ///   - limit: The time limit, after which the call is cancelled, and not awaited.
-    ///   - tooLate: The error for the callers then.
+    ///   - tooLate: The error for the callers after the time limit.
     package init(on loop: EventLoop, atMost limit: Duration, orElse tooLate: any Error) {
         self.loop = loop
         self.limit = limit

@@ -2,9 +2,9 @@ internal import CUV
 
 /// The sleeping tasks of one loop, however many, on one libuv timer. Confined to the loop's thread.
 ///
-/// Tasks that are due in the same millisecond share one bucket, and a heap has the milliseconds
-/// with a bucket: to sleep, to be cancelled and to wake cost the same with ten sleepers and with
-/// ten thousand. When the loop stops, all of them end.
+/// Tasks that are due in the same millisecond share one bucket, and a heap orders the milliseconds
+/// that have a bucket. So sleeping, cancelling and waking cost the same with ten sleepers and with
+/// ten thousand. When the loop stops, all sleeps end.
 @safe
 final class SleepQueue: LoopHandle {
     private var buckets: [UInt64: [Int: Sleeper]] = [:]

@@ -1,7 +1,8 @@
 internal import Observability
 
 /// The grace period in which everything on a loop must end once its process stops. Each drain gets
-/// its limit from it, so that several that wait for an unresponsive peer end in time together.
+/// its time limit from this clock, so that several drains that wait for an unresponsive peer end in
+/// time together.
 package final class StopClock: Sendable {
     private struct Window {
         let start: ContinuousClock.Instant
@@ -23,7 +24,7 @@ package final class StopClock: Sendable {
     /// Returns how long one drain may take.
     ///
     /// - Parameters:
-    ///   - usual: Its limit if the process does not stop, and its maximum.
+    ///   - usual: The drain's limit if the process does not stop; its maximum otherwise.
     ///   - share: The share of the remaining time that it may use, 0...1.
     ///   - now: The time.
     /// - Returns: At least zero.

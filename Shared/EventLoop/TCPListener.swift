@@ -21,8 +21,8 @@ package final class TCPListener {
     private var timer: LoopTimer?
     private var backoff = TCPListener.shortestPause
 
-    /// The limit of accepts a turn: the rest of the backlog waits for the next one, so that a flood
-    /// of connections does not delay open ones.
+    /// The limit of accepts a turn: the rest of the backlog waits for the next turn, so that a
+    /// flood of connections does not delay open ones.
     private static let acceptedPerTurn = 64
     private static let shortestPause: Duration = .milliseconds(10)
     private static let longestPause: Duration = .seconds(1)
@@ -31,7 +31,7 @@ package final class TCPListener {
     ///
     /// - Parameters:
     ///   - host: A numeric address or a name; its first address is used.
-    ///   - port: 0...65535; 0 takes any free one.
+    ///   - port: 0...65535; 0 takes any free port.
     ///   - sharesPort: Lets several loops of this process listen on one port (`SO_REUSEPORT`); the
     ///     kernel distributes connections. Another process of the same user could join unnoticed.
     ///   - backlog: Connections that the kernel holds until they are accepted.

@@ -20,8 +20,8 @@ package final class TCPStream: LoopHandle {
         isClosed ? 0 : unsafe uv_stream_get_write_queue_size(pointer(as: uv_stream_t.self))
     }
     private var writtenBytes = 0
-    /// The written bytes that the peer's system has not taken: it takes no more than its program
-    /// reads. Costs a system call.
+    /// The written bytes that the peer's system has not taken, as the peer's program does not read
+    /// them. Costs a system call.
     package var untakenBytes: Int {
         var unsent: Int32 = 0
         if !isClosed { _ = unsafe ioctl(descriptor, UInt(TIOCOUTQ), &unsent) }

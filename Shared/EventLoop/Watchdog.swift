@@ -1,7 +1,7 @@
 internal import CUV
 
-/// Times a loop's turns: from the first callback after one wait to the beginning of the next.
-/// Confined to it.
+/// Times a loop's turns: from the first callback after one wait to the beginning of the next wait.
+/// Confined to the loop.
 ///
 /// It uses its own clock: libuv's is updated whenever a timer starts, and by each further poll of
 /// the descriptors when more than a thousand are ready.

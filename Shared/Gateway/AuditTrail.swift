@@ -5,8 +5,8 @@ package import Storage
 
 /// Records the calls made with master keys, in batches of hundreds, after the responses.
 ///
-/// Authority: entries are stored in the order in which they came. Entries of answered calls that
-/// are not written yet, a tenth of a second's worth, are lost with the process; a graceful stop
+/// Authority: entries are stored in the order in which they came. If the process is killed, the
+/// entries that are not written yet are lost: those of the last tenth of a second. A graceful stop
 /// writes them first, so this part comes after the database and before the listener.
 package actor AuditTrail: ServicePart {
     package nonisolated let name: String
@@ -17,7 +17,7 @@ package actor AuditTrail: ServicePart {
 
     /// The actor in entries for calls with an app's master key.
     package static let masterKeyActor = "master-key"
-    /// The actor for proved or claimed readers of an app.
+    /// The actor in entries for calls by readers of an app, authenticated or not.
     package static let readerActor = "reader"
 
     private static let wait = Duration.milliseconds(100)
@@ -57,7 +57,7 @@ package actor AuditTrail: ServicePart {
 
     package func run() async throws {
         while (try? await loop.sleep(for: Self.wait)) != nil { await writeAll(tries: 1) }
-        // In a task of its own: this one is cancelled.
+        // In a new task, as this one is cancelled.
         await Task(executorPreference: loop) { await self.writeAll(tries: Self.lastTries) }.value
     }
 

@@ -1,8 +1,8 @@
 package import JSON
 
-/// The requests of a batch's items, done or not, for the audit: the count by route.
+/// The number of a batch's items by route, for the audit, whether they succeeded or not.
 package struct BatchedActions: Sendable {
-    /// The limit of distinct routes; there are fewer.
+    /// The limit of distinct routes; items of further routes count as `others`.
     package static let maximumActions = 100
     package static let others = "others"
 

@@ -5,9 +5,9 @@ extension BodyCredentials {
     /// client with a larger body must send its credentials in headers.
     package static let maximumInflatedBytes = 64 * 1024
 
-    /// Reads the credentials of a request that may be compressed; `nil` also if it is broken, or
-    /// inflates to more than `maximumInflatedBytes`. `requireBodySearchAllowed` gets the number of bytes to
-    /// scan.
+    /// Reads the credentials of a request that may be compressed; `nil` also if the body is broken,
+    /// or inflates to more than `maximumInflatedBytes`. `requireBodySearchAllowed` gets the number
+    /// of bytes to scan.
     package init?(
         _ request: HTTPServerRequest,
         named names: [StaticString],

@@ -1,14 +1,15 @@
 import JSON
 
-/// The credentials in a body, read before anything else of it: no tree is built, and the client is
-/// not authenticated yet.
+/// The credentials in a body. They are read before the client is authenticated, so nothing else of
+/// the body is read, and no tree is built.
 ///
 /// The body is scanned once, within limits of depth and of values, as the members may be at its
 /// end: SDKs append them to an existing object.
 package struct BodyCredentials: Sendable {
     private var words: ExactStringMap<JSONValue> = [:]
 
-    /// Reads the members of these names at the top of a JSON object, the last of each.
+    /// Reads the members of these names at the top level of a JSON object; of several members with
+    /// one name, the last.
     ///
     /// - Returns: `nil` if it is not a JSON object, or exceeds the limits of a body.
     package init?(_ body: [UInt8], named names: [StaticString]) {
@@ -41,7 +42,7 @@ package struct BodyCredentials: Sendable {
     package func text(_ name: String) -> String? { words[name]?.string }
 }
 
-/// Limits of the JSON in a body beside its bytes: compressed, 16 KB of it can be millions of
+/// Limits of the JSON in a body, besides its size: 16 KB of compressed JSON can be millions of
 /// arrays.
 package enum BodyLimits {
     package static let depth = 32

@@ -1,13 +1,13 @@
 import HTTPServer
 
 extension Caller {
-    /// Checks for the client before work for this caller alone begins.
+    /// Checks that the client is still there, before work that serves only this caller begins.
     ///
     /// - Throws: `CancellationError` once the client has gone.
     package func checkPresence() throws { try context?.presence.check() }
 
-    /// Runs a query on a connection of its own, which Postgres ends when the client goes. It must
-    /// not write, nor use the shared connections.
+    /// Runs a query that is cancelled when the client leaves. It must use an exclusive connection,
+    /// not the shared ones, and must not write.
     package func withCancellableQuery<Value: Sendable>(
         _ question: @escaping @Sendable () async throws -> Value
     ) async throws -> Value {
@@ -24,7 +24,7 @@ extension Caller {
     ///
     /// - Returns: False if there is no room for more.
     package func holdAnswer(bytes: Int) -> Bool {
-        // As a tree it takes several times the size of its text.
+        // A tree takes several times the size of its text.
         context?.presence.hold(4 * bytes) ?? true
     }
 }

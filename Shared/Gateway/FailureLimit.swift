@@ -1,8 +1,9 @@
 /// Limits the failed credentials of an address. Pure: no clock, no database.
 ///
-/// Beyond the limit requests of an address are answered without the database, except for cached
-/// apps and a few that may be made up: so a client that makes up ids costs the database at most
-/// `searchesPerSecond` queries, and an honest neighbour behind its address still gets in.
+/// Beyond the limit, requests of an address reach the database only for known apps, and rarely for
+/// apps that may be made up. So a client that makes up ids costs the database at most
+/// `searchesPerSecond` queries a second, and an honest client behind the same address still gets
+/// in.
 package struct FailureLimit: Sendable {
     package static let searchesPerSecond = 1.0
     package static let searchesAtOnce = 10
@@ -17,7 +18,7 @@ package struct FailureLimit: Sendable {
         failures = TokenBuckets(perSecond: perSecond, burst: burst)
     }
 
-    /// - Returns: `nil`, or the seconds to wait if there were too many.
+    /// - Returns: `nil`, or the seconds to wait if there were too many failures.
     package mutating func look(
         _ subscriber: NetworkAddress,
         now: ContinuousClock.Instant

@@ -2,9 +2,9 @@ package import HTTPServer
 
 extension HTTPServerRequest {
     /// The public base URL of this service, for each surface's `Location`: the scheme and the host
-    /// as the client wrote them; behind a proxy those of its `X-Forwarded-Proto` and
-    /// `X-Forwarded-Host`, of several proxies the first one's. A client that sends wrong ones
-    /// misleads only itself.
+    /// that the client used. Behind a proxy these are in `X-Forwarded-Proto` and
+    /// `X-Forwarded-Host`; with several proxies, the first entry counts. A client that sends wrong
+    /// headers misleads only itself.
     package var outsideBase: String {
         let stated = forwarded("x-forwarded-proto")?.lowercased()
         let scheme = stated == "https" || stated == "http" ? stated ?? scheme : scheme

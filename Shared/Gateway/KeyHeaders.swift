@@ -14,7 +14,7 @@ extension Proof {
     /// Reads the credentials of Carillon's own routes: `X-LC-Id` with `X-LC-Key` or `X-LC-Sign`, or
     /// Basic `<app>:<master key>`.
     ///
-    /// - Throws: `Refusal.unauthorized` if there are no readable ones.
+    /// - Throws: `Refusal.unauthorized` if there are no readable credentials.
     package init(headers: HTTPHeaders) throws(Refusal) {
         guard let header = headers["authorization"] else {
             self.init(try LeanCloudCredential(headers: headers))

@@ -6,8 +6,8 @@ package import PushCore
 ///
 /// `X-LC-Key` carries the key itself, with `,master` appended for the master key. `X-LC-Sign`
 /// carries `md5hex(timestamp + key),timestamp[,master]`; the hex digits must be lower case. The app
-/// sets its maximum age: no limit is known that shipped clients meet. The names of the AVOSCloud
-/// era mean the same.
+/// sets the maximum age of signatures, as no limit is known that all shipped clients meet. The
+/// header names of the AVOSCloud era mean the same.
 package struct LeanCloudCredential: Equatable, Sendable {
     package enum Evidence: Equatable, Sendable {
         case key(String)
@@ -51,15 +51,15 @@ package struct LeanCloudCredential: Equatable, Sendable {
         }
     }
 
-    /// Makes credentials of a key as it was sent, whatever its name was.
+    /// Makes credentials of a key, whatever name the key was sent under.
     package init(app: String, key: String, rights: CallerRights) {
         self.app = app
         evidence = .key(key)
         self.rights = rights
     }
 
-    /// Whether it is a signature from more than so many seconds ago, or as far in the future; 0:
-    /// any age. A key has no age.
+    /// Whether it is a signature from more than `maximumSeconds` ago, or as far in the future; 0:
+    /// any age is accepted. A key has no age.
     package func isTooOld(maximumSeconds: Int, at now: Instant) -> Bool {
         guard maximumSeconds > 0, case .signature(_, let timestamp) = evidence else { return false }
         guard let milliseconds = Int64(timestamp) else { return true }

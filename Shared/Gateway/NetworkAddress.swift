@@ -120,7 +120,7 @@ package struct AddressRange: Hashable, Sendable {
         return high == 0 && low == 0
     }
 
-    /// Returns a mask of the first so many of 64 bits.
+    /// Returns a mask of the first `bits` of 64 bits.
     private static func mask(_ bits: Int) -> UInt64 {
         bits == 0 ? 0 : .max << UInt64(64 - bits)
     }

@@ -4,7 +4,7 @@ package import HTTPServer
 import Storage
 
 extension Proof {
-    /// Makes a proof of an app key alone: it belongs to one app, and names it.
+    /// Makes a proof of an app key alone. The key belongs to one app, so it also names the app.
     package init(appKey key: String) {
         let digest = Hex.encode(sha256(Array(key.utf8)))
         self.init(.keyDigest(digest), rights: .client) { app, minimumKeyBytes in
@@ -13,9 +13,9 @@ extension Proof {
     }
 
     /// Reads the credentials of clients that identify an app by its key: Basic with the app key as
-    /// user and no password, else those of Carillon's own routes.
+    /// user and no password, else the credentials of Carillon's own routes.
     ///
-    /// - Throws: `Refusal.unauthorized` if there are no readable ones.
+    /// - Throws: `Refusal.unauthorized` if there are no readable credentials.
     package init(keyOrHeaders headers: HTTPHeaders) throws(Refusal) {
         if let key = Self.loneKey(headers["authorization"]) {
             self.init(appKey: key)

@@ -10,7 +10,8 @@ extension Proof {
     /// SHA-256.
     package init(project: String, configToken digest: [UInt8]) {
         self.init(.project(project), rights: .client) { app, _ in
-            // All are compared, so that the time reveals nothing. All are long.
+            // All tokens are compared, so that the time reveals nothing. No minimum length applies,
+            // as all tokens are long.
             let found = app.configTokens.reduce(nil as StoredConfigToken?) { found, token in
                 constantTimeEqual(token.digest, digest) ? token : found
             }
@@ -46,7 +47,7 @@ extension Proof {
     /// Reads the credentials of Carillon's own routes, for a caller whose headers and path name the
     /// same app.
     ///
-    /// - Throws: `Refusal.unauthorized` if there are no readable ones.
+    /// - Throws: `Refusal.unauthorized` if there are no readable credentials.
     package init(project: String, headers: HTTPHeaders) throws(Refusal) {
         self = try Proof(headers: headers).about(project: project)
     }

@@ -13,7 +13,7 @@ package enum AuthenticationMethod: Sendable, Equatable {
 }
 
 /// The named app, the requested rights, and the proof of the key: the input of the gateway's
-/// authentication. Each surface makes one from credentials of its own form.
+/// authentication. Each surface makes a proof from credentials of its own form.
 package struct Proof: Sendable {
     let app: AppName
     package let rights: CallerRights
@@ -22,10 +22,10 @@ package struct Proof: Sendable {
 
     /// - Parameters:
     ///   - app: The request's name of the app.
-    ///   - anyCase: Whether its case may differ from the app's id.
+    ///   - anyCase: Whether the name's case may differ from the app's id.
     ///   - rights: The rights that the credentials request.
-    ///   - isTooOld: Whether they were made more than so many seconds ago; 0: any age. Credentials
-    ///     without an age are never too old.
+    ///   - isTooOld: Whether the credentials were made more than the given seconds ago; 0: any age
+    ///     is accepted. Credentials without an age are never too old.
     ///   - isProved: Whether the caller has the given key. It is called with every accepted key,
     ///     and must take the same time for each.
     package init(
@@ -86,7 +86,7 @@ package struct Proof: Sendable {
         shown(app, minimumKeyBytes)
     }
 
-    /// Whether it exceeds the app's maximum age.
+    /// Whether the proof exceeds the app's maximum age.
     func isTooOld(for app: CachedApp) -> Bool {
         isTooOld(app.settings.signatureMaxAgeSeconds, .now())
     }

@@ -2,16 +2,16 @@ import Observability
 import PushCore
 package import Settings
 
-/// The request limits of one caller. Each loop counts by address and by key for itself: a
-/// connection stays on its loop, so one connection is held to the limit, and callers with many may
-/// reach the limit times the loops times the replicas.
+/// The request limits of one caller. Each loop counts separately, by address and by key. A
+/// connection stays on its loop, so one connection is held to the limit; a caller with many
+/// connections may reach the limit times the loops times the replicas.
 package struct RateLimits: Sendable, Equatable {
     /// 0: no limit.
     package var perAddress = 0
     /// 0: no limit.
     package var perKey = 0
-    /// Too low to guess a key, and a fleet of apps with an old key does not lock its neighbours
-    /// out. 0: no limit.
+    /// The rate is too low to guess a key. A fleet of apps with an old key does not lock its
+    /// neighbours out, as valid long keys are always accepted. 0: no limit.
     package var failuresPerAddress = 10
     package var burstSeconds = 10
     package var trustedProxies: [AddressRange] = []
@@ -111,7 +111,7 @@ package final class AppLimits: Sendable {
 
     /// - Parameters:
     ///   - what: The limit and its subject.
-    ///   - limit: Requests a minute; 0: none.
+    ///   - limit: Requests a minute; 0: no limit.
     ///   - now: The time.
     /// - Returns: `nil`, or the seconds to wait.
     func take(_ what: String, limit: Int, now: ContinuousClock.Instant) -> Int? {

@@ -22,7 +22,8 @@ extension RequestContext {
         do { try limits.countArrival(from: from) } catch { throw notingRetryAfter(error) }
     }
 
-    /// Whether this address had too many failures: then only proofs count that cannot be guessed.
+    /// Whether this address had too many failures; then only proofs that cannot be guessed are
+    /// accepted.
     package var isAfterFailures: Bool { limits.waitAfterFailures(from: from) != nil }
 
     /// Finds the app that the request names. The audit has the request from here on.
@@ -30,8 +31,8 @@ extension RequestContext {
         attempted(try await limits.find(.id(id), from: from))
     }
 
-    /// Returns the settings of an app, for a request that proves nothing and leaves no audit entry, as
-    /// each of its devices sends it. An unknown app counts as a failure of the address.
+    /// Returns the settings of an app, for a request that proves nothing and leaves no audit entry,
+    /// because every device of the app sends it. An unknown app counts as a failure of the address.
     ///
     /// - Returns: `nil` if there is no such app.
     /// - Throws: `Refusal.tooManyRequests`.
@@ -42,7 +43,7 @@ extension RequestContext {
         return nil
     }
 
-    /// Finds the app for requests that name none.
+    /// Finds the app for requests that name no app.
     package func defaultApp() async throws -> UnverifiedApp? {
         attempted(try await limits.defaultApp())
     }
@@ -55,7 +56,7 @@ extension RequestContext {
 
     /// Authenticates a caller with a key of the app.
     ///
-    /// - Returns: `nil` if the proof is invalid; that is neither counted nor refused here.
+    /// - Returns: `nil` if the proof is invalid; the failure is neither counted nor refused here.
     /// - Throws: `Refusal`.
     package func caller(by proof: Proof) async throws -> Caller? {
         guard let app = try await limits.app(of: proof, from: from) else { return nil }

@@ -10,26 +10,27 @@ package final class RequestContext: @unchecked Sendable {
     private let peer: String
     /// The address of the request: the peer, or the client that a trusted proxy names.
     package var address: String { from?.description ?? peer }
-    /// Whether the client still waits for the response.
+    /// Tracks whether the client still waits for the response.
     package let presence: ClientPresence
-    /// Whether the audit has its entry already.
+    /// Whether the audit has the request's entry already.
     package var isAudited = false
-    /// The method and the route's pattern, once the surface knows them: a form may stand for any
-    /// method, and not every surface has one of the server's routes for each of its own.
+    /// The method and the route's pattern, once the surface knows them. The server's route may not
+    /// show them: a form may stand for any method, and one route of the server may serve several
+    /// routes of a surface.
     package var action: String?
     private(set) var items = BatchedActions()
     /// The app and actor of the audit entry: master key, publisher or reader; `nil` if the call is
     /// not audited.
     var audited: (app: String, actor: String)?
     private(set) var targets: [String] = []
-    /// Set if a rate limit refused it; the response gets it as its `Retry-After`.
+    /// Set if a rate limit refused the request; sent as `Retry-After`.
     private(set) var retryAfterSeconds: Int?
     private let startedAt = ContinuousClock.now
-    /// Whether its credentials were refused, or could not be verified.
+    /// Whether the request's credentials were refused, or could not be verified.
     private(set) var isRefused = false
 
-    /// Refusals are sent at multiples of this time after their start. A cached app, one that must
-    /// be read and one that does not exist cost different times; unless those were hidden, the time
+    /// Refusals are sent at multiples of this time after the request's start. A cached app, an app
+    /// that must be read and an unknown app take different times. If those times showed, the time
     /// of a 401 would reveal which apps exist.
     private static let refusalPeriod: Duration = .milliseconds(25)
 
@@ -86,7 +87,7 @@ package final class RequestContext: @unchecked Sendable {
         return Caller(app: app, rights: proof.rights, credential: credential, context: self)
     }
 
-    /// The identity of a caller without a name: one address, or, for IPv6, one /64.
+    /// The identity of an anonymous caller: one address, or, for IPv6, one /64.
     package var subscriber: String { from?.subscriber.description ?? address }
 
     /// Checks the failure limit before a body is searched for credentials that the headers lack.
@@ -130,7 +131,8 @@ package final class RequestContext: @unchecked Sendable {
         return error
     }
 
-    /// Records the target of the request, for the audit. If none is recorded, the path's ids are.
+    /// Records a target of the request, for the audit. If no target is recorded, the audit gets the
+    /// ids in the path.
     package func note(_ target: String) {
         if targets.count < AuditEntry.maximumTargets { targets.append(target) }
     }
@@ -143,7 +145,7 @@ package final class RequestContext: @unchecked Sendable {
 package struct Caller: Sendable {
     package let app: CachedApp
     package let rights: CallerRights
-    /// The credential that authenticated it.
+    /// The credential that authenticated the caller.
     package let credential: AuthenticationMethod
     /// The context of the request.
     package var context: RequestContext?
@@ -161,13 +163,13 @@ package struct Caller: Sendable {
     }
 
     package var appID: String { app.id }
-    /// The settings by the app's owner.
+    /// The app's settings, as its owner has set them.
     package var settings: AppSettings { app.settings }
     /// The Firebase projects that are linked to the app, by their ids and numbers.
     package var projectNames: [String] {
         app.links.compactMap { $0.kind == .fcmProject ? $0.name : nil }
     }
-    /// The valid version of its fields' types.
+    /// The valid version of the app's field types.
     package var fieldsVersion: FieldsVersion { app.fieldsVersion }
     package var isMaster: Bool { rights == .master }
     /// The master key, for callers that have it anyway.

@@ -23,8 +23,8 @@ package final class RequestGuard: Sendable {
     ///   - request: The request.
     ///   - route: Its route; a surface may name it more exactly for the audit
     ///     (`RequestContext.action`).
-    ///   - handler: Authenticates the caller by the visit, and answers; errors are in the surface's
-    ///     own form.
+    ///   - handler: Authenticates the caller by the context, and answers; errors are in the
+    ///     surface's own form.
     /// - Returns: Its response.
     /// - Throws: The errors of the handler.
     func answer(
@@ -37,7 +37,7 @@ package final class RequestGuard: Sendable {
     }
 
     /// Answers as `answer`, with a handler that rarely waits. A request with an audit entry waits
-    /// until it is written, or its turn has come.
+    /// until the entry is recorded; a refused request waits as `untilRefusal` says.
     func answerImmediately(
         _ request: HTTPServerRequest,
         by route: SurfaceRoute,
@@ -116,8 +116,8 @@ package final class RequestGuard: Sendable {
         )
     }
 
-    /// Returns the default targets: the ids in the path, and for a created object the one in its
-    /// location.
+    /// Returns the default targets: the ids in the path, and for a created object the id in its
+    /// `Location`.
     private static func targets(
         of request: HTTPServerRequest,
         by route: SurfaceRoute,

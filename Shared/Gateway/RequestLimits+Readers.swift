@@ -24,11 +24,11 @@ extension RequestLimits {
         return try await apps.find(name)
     }
 
-    /// Finds the app for requests that name none.
+    /// Finds the app for requests that name no app.
     func defaultApp() async throws -> CachedApp? { try await apps.unnamed() }
 
     /// Returns the app whose key a proof shows; neither counts nor refuses. Beyond the failure
-    /// limit only keys count that cannot be guessed.
+    /// limit only keys that cannot be guessed are accepted.
     func app(of proof: Proof, from address: NetworkAddress?) async throws -> CachedApp? {
         guard let app = try await find(proof.app, from: address) else { return nil }
         let minimum = waitAfterFailures(from: address) == nil ? 0 : Self.unguessableKeyBytes

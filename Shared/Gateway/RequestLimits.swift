@@ -49,7 +49,7 @@ package final class RequestLimits: @unchecked Sendable {
 
     func address(of request: HTTPServerRequest) -> NetworkAddress? {
         guard limits.trustedProxies.isEmpty else {
-            // A proxy may add a line of its own; the lines are one list, in their order.
+            // Each proxy may add a header line; the lines form one list, in their order.
             let lines = request.headers.all("x-forwarded-for")
             return limits.caller(
                 peer: request.remoteAddress,
@@ -63,12 +63,13 @@ package final class RequestLimits: @unchecked Sendable {
         return address
     }
 
-    /// Parsed addresses: most come again on the same connection. The strings come from the kernel.
+    /// A cache of parsed addresses, as most come again on the same connection. The strings come
+    /// from the kernel.
     private var peers: [String: NetworkAddress?] = [:]
     private static let maximumPeers = 4096
 
     /// Shorter keys could be guessed, so beyond the failure limit they are ignored; a longer valid
-    /// one is accepted from any address, however many others fail.
+    /// key is accepted from any address, however many other requests fail.
     static let unguessableKeyBytes = 20
 
     func admit(
@@ -88,7 +89,7 @@ package final class RequestLimits: @unchecked Sendable {
 
     /// Authenticates a caller if the app is cached, so that it needs no waiting.
     ///
-    /// - Returns: `nil` if it is not cached; then nothing is counted.
+    /// - Returns: `nil` if the app is not cached; then nothing is counted.
     func admitAtOnce(
         from address: NetworkAddress?,
         _ proof: Proof
@@ -135,14 +136,14 @@ package final class RequestLimits: @unchecked Sendable {
     /// The size up to which any body may be searched for credentials.
     private static let shortBodyBytes = 16 * 1024
 
-    /// Checks a search. Beyond the failure limit, no long body is searched for credentials: headers
-    /// cost less.
+    /// Checks whether a body may be searched for credentials. Beyond the failure limit long bodies
+    /// are not searched, as headers cost less.
     func requireBodySearchAllowed(_ bytes: Int, from address: NetworkAddress?) throws {
         guard bytes > Self.shortBodyBytes, let subscriber = address?.subscriber else { return }
         try take(failures?.look(subscriber, now: .now), .failures)
     }
 
-    /// Counts a failure without any credentials.
+    /// Counts the failure of a request without any credentials.
     func fail(from address: NetworkAddress?) throws {
         guard let subscriber = address?.subscriber else { return }
         let now = ContinuousClock.now
@@ -150,8 +151,8 @@ package final class RequestLimits: @unchecked Sendable {
         failures?.failed(subscriber, now: now)
     }
 
-    /// Whether an app may be searched. Beyond the failure limit, apps that may be made up rarely
-    /// are.
+    /// Whether an app may be searched in the database. Beyond the failure limit, apps that may be
+    /// made up are rarely searched.
     func maySearch(
         _ name: AppName,
         _ subscriber: NetworkAddress?,

@@ -76,10 +76,10 @@ package struct RouteDescription: Sendable {
     /// - Parameters:
     ///   - summary: The effect of the route.
     ///   - schemes: Names of the service's security schemes, of which one is needed.
-    ///   - parameters: Those of the query and the headers; those of the path follow from the
-    ///     pattern.
+    ///   - parameters: The parameters of the query and the headers; the path's parameters follow
+    ///     from the pattern.
     ///   - body: The request body.
-    ///   - needsBody: Whether a call without one is refused.
+    ///   - needsBody: Whether a call without a body is refused.
     ///   - answers: The successful responses.
     ///   - refusal: The error body; problem details by default.
     package init(
@@ -119,7 +119,7 @@ extension JSONValue {
     /// - Parameters:
     ///   - needed: Required properties.
     ///   - optional: Optional properties.
-    ///   - isClosed: Whether there are no others.
+    ///   - isClosed: Whether other properties are forbidden.
     /// - Returns: The schema.
     package static func schema(
         ofObject needed: JSONObject,

@@ -14,11 +14,11 @@ package protocol Surface: Sendable {
 
     /// Reads the credentials. Nothing else of the request is read before they are verified.
     ///
-    /// - Throws: `Refusal.unauthorized`, or the surface's own error, if there are none.
+    /// - Throws: `Refusal.unauthorized`, or the surface's own error, if there are no credentials.
     func proof(of request: HTTPServerRequest, _ context: RequestContext) throws -> Proof
 
-    /// Returns the reason not to read the body of a request; `nil`: it is read. Called when its
-    /// head is read.
+    /// Returns the reason not to read the body of a request; `nil` if the body is read. Called once
+    /// the head is read.
     func refusal(beforeBodyOf request: HTTPServerRequest) -> HTTPProblem?
 
     /// Renders a refusal in the surface's form.
@@ -27,7 +27,7 @@ package protocol Surface: Sendable {
     /// Renders an error that only this surface knows; `nil` for any other.
     func answer(toOwn error: any Error, _ request: HTTPServerRequest) -> HTTPServerResponse?
 
-    /// Adds what each response of the surface carries to a handler's response.
+    /// Adds to a handler's response what each response of the surface carries.
     func decorated(
         _ response: HTTPServerResponse,
         for request: HTTPServerRequest

@@ -4,12 +4,13 @@ package import HTTPServer
 package struct SurfaceRoute: Sendable {
     package enum Handler: Sendable {
         /// A route without a key, or with a proof that is not the surface's usual one: the handler
-        /// authenticates its caller by the visit, or needs none.
+        /// authenticates its caller by the context, or needs no caller.
         case unauthenticated(
             @Sendable (HTTPServerRequest, RequestContext) async throws -> HTTPServerResponse
         )
         case caller(@Sendable (HTTPServerRequest, Caller) async throws -> HTTPServerResponse)
-        /// As `anybody`, for frequent requests that are answered without waiting if possible.
+        /// As `unauthenticated`, for frequent requests that are answered without waiting if
+        /// possible.
         case prompt(@Sendable (HTTPServerRequest, RequestContext) throws -> ImmediateResponse)
     }
 
@@ -32,7 +33,7 @@ package struct SurfaceRoute: Sendable {
     ///   - action: The method and the pattern by default.
     ///   - appName: The name in the pattern that stands for the app.
     ///   - maximumBodyBytes: `nil`: the server's limit.
-    ///   - handler: Its response; the surface renders errors.
+    ///   - handler: Returns the response; the surface renders errors.
     package init(
         _ method: HTTPMethod,
         _ pattern: String,

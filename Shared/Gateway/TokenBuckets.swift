@@ -1,9 +1,10 @@
 /// A token bucket for each key: it holds at most `burst` tokens, fills at an even rate, and each
 /// request takes one. Pure: no clock of its own.
 ///
-/// At most `maximumKeys` buckets are stored, in two generations: when the younger is full it
-/// becomes the older, whose buckets are dropped unless they are used again. A dropped bucket begins
-/// full, so a client with more keys than that is not limited here.
+/// At most `maximumKeys` buckets are stored, in two generations. When the young generation is full,
+/// it becomes the old one, and the previous old one is dropped; a bucket that is used moves to the
+/// young generation. A dropped bucket begins full, so a client with more keys than that is not
+/// limited here.
 package struct TokenBuckets<Key: Hashable & Sendable>: Sendable {
     private struct Bucket {
         var tokens: Double
@@ -30,7 +31,7 @@ package struct TokenBuckets<Key: Hashable & Sendable>: Sendable {
 
     /// Takes a token.
     ///
-    /// - Returns: `nil` if there was one; else the seconds until there is, 1 or more.
+    /// - Returns: `nil` if there was a token; else the seconds until there is one, 1 or more.
     package mutating func take(_ key: Key, now: ContinuousClock.Instant) -> Int? {
         var bucket = filled(key, now)
         guard bucket.tokens >= 1 else {
@@ -42,14 +43,14 @@ package struct TokenBuckets<Key: Hashable & Sendable>: Sendable {
         return nil
     }
 
-    /// Returns the result of `take` without taking one.
+    /// Returns the result of `take`, without taking a token.
     package mutating func look(_ key: Key, now: ContinuousClock.Instant) -> Int? {
         guard young[key] != nil || old[key] != nil else { return nil }
         let bucket = filled(key, now)
         return bucket.tokens >= 1 ? nil : wait(for: bucket)
     }
 
-    /// Returns a token that was taken for a request that does not count.
+    /// Gives back a token that was taken for a request that does not count.
     package mutating func giveBack(_ key: Key, now: ContinuousClock.Instant) {
         guard young[key] != nil || old[key] != nil else { return }
         var bucket = filled(key, now)

@@ -107,7 +107,7 @@ private func session(_ data: UnsafeMutableRawPointer?) -> HTTP2ServerSession? {
     return unsafe Unmanaged<HTTP2ServerSession>.fromOpaque(data).takeUnretainedValue()
 }
 
-/// Decodes valid UTF-8 as such, else Latin-1, which RFC 9110 calls opaque.
+/// Decodes a field as UTF-8 if it is valid, else as Latin-1: RFC 9110 calls such bytes opaque.
 private func text(_ bytes: UnsafePointer<UInt8>?, _ count: Int) -> String {
     let buffer = unsafe UnsafeBufferPointer(start: bytes, count: count)
     if let text = unsafe String(validating: buffer, as: UTF8.self) { return text }

@@ -44,7 +44,8 @@ private func onField(
     let stream = unsafe frame.pointee.hd.stream_id
     guard let record = unsafe streamRecord(session, client, stream) else { return 0 }
     if unsafe nameCount > 0 && name[0] == UInt8(ascii: ":") {
-        // Only `:status` passes libnghttp2's own check. A later one ends an interim answer.
+        // Only `:status` passes libnghttp2's own check. A second `:status` follows an interim
+        // answer, which is dropped.
         var status: Int32 = 0
         for index in 0..<min(valueCount, 3) {
             status = unsafe status * 10 + Int32(value[index]) - 48
@@ -147,8 +148,8 @@ private func beforeFrameSend(
     return 0
 }
 
-/// Notes why a request was not sent; its stream closes after this. If the peer has sent GOAWAY, or
-/// the request was cancelled, that code is enough.
+/// Notes why a request was not sent; its stream closes after this. Not noted after a GOAWAY or a
+/// cancellation: then the stream's error code is enough.
 private func onFrameNotSend(
     _ session: OpaquePointer?,
     _ frame: UnsafePointer<nghttp2_frame>?,

@@ -1,10 +1,10 @@
 /// The budget of frames and bytes that a server may make a client read: every frame counts, of any
-/// type and on any stream. Each request adds some more, and so does time. An honest server sends a
-/// few frames for each answer; a flood of PING, SETTINGS, interim answers, CONTINUATION and unknown
-/// types, or bodies on closed streams, uses it up.
+/// type and on any stream. Each request adds to the budget, and so does time. An honest server
+/// sends a few frames for each answer; a flood of PING, SETTINGS, interim answers, CONTINUATION and
+/// unknown types, or bodies on closed streams, uses it up.
 ///
 /// It parses frame headers itself: libnghttp2 skips many frames silently. Pure: the caller passes
-/// the clock, which is read only when little is left.
+/// the clock, which is read only when nothing is left.
 struct FrameBudget {
     /// The frames allowed before any request.
     static let burst = 4096.0
@@ -56,7 +56,7 @@ struct FrameBudget {
     }
 
     private mutating func isRefilled(at now: ContinuousClock.Instant) -> Bool {
-        // The first time counts from the connection's start, at least a moment ago.
+        // The first refill counts one second since the connection's start.
         let seconds = filledAt.map { (now - $0) / .seconds(1) } ?? 1
         filledAt = now
         tokens = min(Self.burst, tokens + seconds * Self.perSecond)

@@ -151,7 +151,7 @@ extension HTTP2 {
             return unsafe bytes.elementsEqual(text.utf8)
         }
 
-        /// Decodes valid UTF-8 as such, else Latin-1.
+        /// Decodes a field as UTF-8 if it is valid, else as Latin-1.
         private static func text(_ bytes: UnsafeBufferPointer<UInt8>) -> String {
             unsafe String(validating: bytes, as: UTF8.self)
                 ?? String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
@@ -161,19 +161,21 @@ extension HTTP2 {
     /// How a request ended.
     package enum Outcome: Sendable, Equatable {
         case answered(Response)
-        /// The peer reports that it did not process it: GOAWAY, or REFUSED_STREAM.
+        /// The peer reports that it did not process the request: GOAWAY, or REFUSED_STREAM.
         case notProcessed
-        /// Cancelled, or the connection ended, before a byte of it was written.
+        /// The request was cancelled, or the connection ended, before a byte of the request was
+        /// written.
         case notSent
         /// Its head is too large to be sent. No byte of it was written.
         case unsendable
         /// The stream was reset, by the peer or by `cancel`: it may have been processed.
         case reset(code: UInt32)
-        /// The connection ended after it was written.
+        /// The connection ended after the request was written.
         case lost
         /// The answer exceeded a limit.
         case tooLarge
-        /// The peer closed the stream without an answer, or with one that HTTP does not allow.
+        /// The peer closed the stream without an answer, or with an answer that HTTP does not
+        /// allow.
         case malformed
     }
 

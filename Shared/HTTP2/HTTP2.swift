@@ -47,7 +47,7 @@ package enum HTTP2 {
         case body(stream: Int32, [UInt8])
         /// The request is complete. Trailers are dropped.
         case end(stream: Int32)
-        /// A stream has ended, on whichever side; the only such event.
+        /// A stream has ended, on whichever side; once for each stream.
         case closed(stream: Int32, errorCode: UInt32)
     }
 }

@@ -28,8 +28,8 @@ package final class HTTP2ClientSession {
     package enum Refusal: Error, Equatable {
         /// No free stream; see `freeStreams`.
         case noStream
-        /// A path or a value with control characters, or a number of values that differs from its
-        /// template's places.
+        /// A path or a value with control characters, or a number of values that differs from the
+        /// template's.
         case invalid
     }
 
@@ -81,7 +81,7 @@ package final class HTTP2ClientSession {
     }
 
     deinit {
-        // Open streams do not call back.
+        // Open streams do not call back when the session is deleted.
         unsafe nghttp2_session_del(session)
         var record = unsafe client.pointee.open
         while let this = unsafe record {
@@ -102,7 +102,7 @@ package final class HTTP2ClientSession {
 
     // MARK: State of the peer
 
-    /// Whether its first SETTINGS have arrived.
+    /// Whether the peer's first SETTINGS have arrived.
     package var hasSettings: Bool { unsafe client.pointee.hasSettings }
 
     /// The streams that the peer allows at once, at present.
@@ -115,7 +115,8 @@ package final class HTTP2ClientSession {
         return Int(limit)
     }
 
-    /// Whether it has sent GOAWAY, or no stream id is left: open streams continue to their end.
+    /// Whether the peer has sent GOAWAY, or no stream id is left. Open streams continue to their
+    /// end.
     package var isGoingAway: Bool {
         unsafe client.pointee.isGoingAway || session == nil
             || nghttp2_session_check_request_allowed(session) == 0
@@ -136,7 +137,7 @@ package final class HTTP2ClientSession {
 
     package var openStreams: Int { unsafe client.pointee.openCount }
 
-    /// How many requests `submit` would accept now: none before the peer's SETTINGS.
+    /// How many requests `submit` would accept now; 0 before the peer's SETTINGS.
     package var freeStreams: Int {
         guard hasSettings, !isGoingAway else { return 0 }
         return max(0, min(settings.maximumStreams, peerStreamLimit) - openStreams)
@@ -156,7 +157,7 @@ package final class HTTP2ClientSession {
     ///   - index: The request's index in the batch.
     ///   - tag: Identifies it in its completion.
     /// - Returns: The stream, for `cancel`.
-    /// - Throws: `Refusal`; it will not complete then.
+    /// - Throws: `Refusal`; the request will not complete then.
     package func submit(
         _ batch: HTTP2.RequestBatch,
         _ index: Int,
@@ -218,8 +219,8 @@ package final class HTTP2ClientSession {
 
     /// Resets an open stream; its request completes at a later `drain`.
     ///
-    /// - Returns: Whether the end of it has not been drained, so that it never will be: no peer can
-    ///   have processed it as a request.
+    /// - Returns: Whether the request's end was not drained, and now never will be: the peer cannot
+    ///   have processed the request.
     @discardableResult
     package func cancel(stream: Int32) -> Bool {
         if recallUnfinished(stream: stream) { return true }
@@ -229,7 +230,8 @@ package final class HTTP2ClientSession {
 
     /// Cancels an open stream, unless the end of its request has been drained.
     ///
-    /// - Returns: Whether the end never will be.
+    /// - Returns: Whether the stream was cancelled, so that the request's end will never be
+    ///   drained.
     package func recallUnfinished(stream: Int32) -> Bool {
         if recall(stream: stream) { return true }
         guard unsafe session != nil,
@@ -242,7 +244,7 @@ package final class HTTP2ClientSession {
 
     /// Cancels an open stream, unless a part of it has been drained.
     ///
-    /// - Returns: Whether nothing of it ever will be.
+    /// - Returns: Whether the stream was cancelled, so that nothing of it will ever be drained.
     package func recall(stream: Int32) -> Bool {
         guard let oldest = unsafe client.pointee.unsent?.pointee.stream, stream >= oldest else {
             return false
@@ -275,8 +277,8 @@ package final class HTTP2ClientSession {
     ///
     /// - Parameters:
     ///   - buffer: Gets the bytes.
-    ///   - limit: The bytes after which the rest stays in the session; frames are whole, so it may
-    ///     be up to one frame more.
+    ///   - limit: The bytes after which the rest stays in the session; frames are whole, so up to
+    ///     one frame more may be appended.
     /// - Returns: Whether there may be more.
     /// - Throws: If the connection is unusable.
     @discardableResult
@@ -332,8 +334,8 @@ package final class HTTP2ClientSession {
         }
     }
 
-    /// Collects the answers of this request and the next ones in one array: it ends after the first
-    /// that exceeds `sharedBytes`.
+    /// Collects the answers of this request and the next ones in one array: the array ends with the
+    /// answer that brings it to `sharedBytes`.
     private static func answers(
         from first: StreamRecord.Pointer
     ) -> (storage: [UInt8], end: StreamRecord.Pointer?) {
@@ -355,13 +357,13 @@ package final class HTTP2ClientSession {
         return unsafe (storage, end)
     }
 
-    /// Ends the session with its connection: every open request completes. Nothing happens to the
-    /// session any more.
+    /// Ends the session with its connection: every open request completes. The session cannot be
+    /// used afterwards.
     ///
     /// - Parameters:
-    ///   - writtenBytes: How many drained bytes the socket has taken. A request that ends beyond
-    ///     them was not sent, nor one that has not been drained to its end.
-    ///   - body: Takes these completions, and those not yet taken.
+    ///   - writtenBytes: How many drained bytes the socket has taken. A request that begins beyond
+    ///     them was not sent; nor was a request that has not been drained to its end.
+    ///   - body: Takes these completions, and earlier ones that were not taken.
     package func abandon(writtenBytes: Int, _ body: (HTTP2.Completion) -> Void) {
         takeCompletions(body)
         unsafe nghttp2_session_del(session)

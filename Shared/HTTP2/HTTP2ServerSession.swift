@@ -33,7 +33,7 @@ package final class HTTP2ServerSession {
     /// Incomplete header blocks.
     private var heads: [Int32: HTTP2.RequestHead] = [:]
     private var bodies: [Int32: OutgoingBody] = [:]
-    /// The memory of all answers' bodies, and the part of them that was not sent.
+    /// The memory of all answers' bodies, and (`unsentBytes`) their bytes that were not sent.
     package private(set) var heldBytes = 0
     package private(set) var unsentBytes = 0
     /// The total of body bytes that the peer's windows have let through.
@@ -41,16 +41,16 @@ package final class HTTP2ServerSession {
     private var floods = FloodGuard()
     /// The reason why no more input is accepted.
     private var flood: StaticString?
-    /// Streams that we reset, which says nothing about the peer.
+    /// Streams that we reset; these resets are not counted as the peer's.
     private var ownResets: Set<Int32> = []
-    /// The frames of the present header block after its first, and its bytes.
+    /// The CONTINUATION frames of the present header block, and the bytes of the block.
     private var continuations = 0
     private var blockBytes = 0
 
     /// The most CONTINUATION frames: frames hold 16 KiB, so a block within its limit needs no more.
     private static let maximumContinuations = 16
 
-    /// The frame types that RFC 9113 does not define; the defined ones come before them.
+    /// The frame types that RFC 9113 does not define; the defined types have lower numbers.
     private static let unknownTypes = UInt8(NGHTTP2_CONTINUATION.rawValue + 1)...UInt8.max
 
     /// Makes a session. The settings, and the connection's window, are the first output of `drain`.
@@ -66,9 +66,10 @@ package final class HTTP2ServerSession {
         defer { unsafe nghttp2_option_del(options) }
         // Closed streams are not retained for a priority tree, which is not used.
         unsafe nghttp2_option_set_no_closed_streams(options, 1)
-        // The library's own count includes each fragment of a CONTINUATION; `beganFrame` counts.
+        // The library's own limit is off, as it counts each fragment of a CONTINUATION;
+        // `beganFrame` counts the frames.
         unsafe nghttp2_option_set_max_continuations(options, 1 << 20)
-        // Without this it would skip frames of unknown types silently.
+        // Without this the library would skip frames of unknown types silently.
         for type in Self.unknownTypes {
             unsafe nghttp2_option_set_user_recv_extension_type(options, type)
         }
@@ -105,7 +106,7 @@ package final class HTTP2ServerSession {
         if taken < 0 { try check(Int32(clamping: taken)) }
     }
 
-    /// Returns the GOAWAY of a failed session: its queued output is not sent.
+    /// Returns the GOAWAY of a failed session. The session's queued output is not sent.
     package func finalBytes(_ error: HTTP2SessionError) -> [UInt8] {
         var bytes: [UInt8] = [0, 0, 8, UInt8(NGHTTP2_GOAWAY.rawValue), 0, 0, 0, 0, 0]
         for number in [UInt32(lastStreamID), error.errorCode] {
@@ -140,8 +141,8 @@ package final class HTTP2ServerSession {
 
     // MARK: Answers
 
-    /// Answers one stream. A stream that is gone is not an error. If the request is not read to its
-    /// end yet, the stream stays until it is, or is reset.
+    /// Answers one stream. Does nothing if the stream is gone. If the request has not been read to
+    /// its end, the stream stays until then, or until it is reset.
     ///
     /// Field names must be lower case. With `isOpen`, more of the body follows by `append`.
     package func submitResponse(

@@ -28,7 +28,7 @@ package struct OutgoingBytes {
         write(&bytes)
     }
 
-    /// Passes the next bytes to `body`; copied only if they are not all.
+    /// Passes the next bytes to `body`; copies them unless they are all bytes.
     package mutating func take(upTo limit: Int, _ body: ([UInt8]) -> Void) {
         let end = min(bytes.count, taken + limit)
         if taken == 0, end == bytes.count {
@@ -61,7 +61,7 @@ package struct OutgoingBytes {
         }
     }
 
-    /// Drops all bytes, and the memory beyond `kept` bytes.
+    /// Drops all bytes, and the memory if it exceeds `kept` bytes.
     package mutating func clear(keeping kept: Int = 64 * 1024) {
         bytes.removeAll(keepingCapacity: bytes.capacity <= kept)
         taken = 0

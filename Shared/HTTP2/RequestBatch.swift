@@ -3,10 +3,10 @@ internal import Glibc
 
 extension HTTP2 {
     /// Requests that are sent together, in one block of memory, from which libnghttp2 reads them:
-    /// no request has a string or a body of its own. Once one of them is submitted, none may be
-    /// added.
+    /// no request has a string or a body of its own. Once a request is submitted, no further
+    /// request may be added.
     ///
-    /// Built by one thread, then read by the one that submits.
+    /// Built by one thread, then read by the thread that submits.
     @safe
     package final class RequestBatch: @unchecked Sendable {
         private let requests: UnsafeMutablePointer<RequestRecords>
@@ -30,11 +30,11 @@ extension HTTP2 {
         package var count: Int { unsafe requests.pointee.count }
 
         /// - Parameters:
-        ///   - template: The part that it shares with others.
+        ///   - template: The part that the request shares with others.
         ///   - path: With its query, in two parts that are concatenated.
         ///   - value: The value of the template's first varying field, if any.
         ///   - values: The values of the other varying fields.
-        ///   - body: Copied, unless it is the previous one.
+        ///   - body: Copied, unless it is the previous request's array.
         package func add(
             _ template: RequestTemplate,
             path: (String, String),
@@ -64,7 +64,7 @@ extension HTTP2 {
     }
 }
 
-/// The memory of a batch, at an address of its own.
+/// The memory of a batch, at a fixed address.
 @safe
 struct RequestRecords {
     @safe
@@ -86,7 +86,7 @@ struct RequestRecords {
     private var byteCount = 0
     private var byteCapacity: Int
     private var templates: [HTTP2.RequestTemplate] = []
-    /// The last body and its offset: the pushes of a broadcast share one.
+    /// The last body and its offset: the pushes of a broadcast share one body.
     private var lastBody: (source: [UInt8], offset: Int) = ([], 0)
     private var isFixed = false
 
@@ -137,7 +137,7 @@ struct RequestRecords {
         count += 1
     }
 
-    /// - Returns: Whether it can be sent.
+    /// - Returns: Whether the string can be sent.
     private mutating func place(_ first: String, _ second: String = "") -> Bool {
         let start = byteCount
         reserve(4 + first.utf8.count + second.utf8.count)

@@ -2,7 +2,7 @@ internal import CNGHTTP2
 internal import Glibc
 
 /// The allocator of one libnghttp2 session: a request allocates and frees a handful of small blocks
-/// of few sizes, which are reused for the next one. At an address of its own, which outlives the
+/// of few sizes, which are reused for the next request. It has a fixed address, and outlives the
 /// session.
 @safe
 struct SessionMemory {
@@ -26,7 +26,7 @@ struct SessionMemory {
     private static let step = 64
     private static let classes = 16
     private static let uncached = -1
-    /// The most free blocks of one class, at most 1 MiB: enough for as many streams.
+    /// The most free blocks of one size class, at most 1 MiB: enough for 1024 streams.
     private static let keptBlocks = 1024
 
     private let kept: UnsafeMutablePointer<Class>

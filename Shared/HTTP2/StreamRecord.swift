@@ -4,7 +4,7 @@ internal import Glibc
 /// One request and the received part of its answer, in one block of raw memory: libnghttp2
 /// identifies it by its address, so its callbacks neither retain nor release anything.
 ///
-/// The same block has room for a small answer after it.
+/// The block has room for a small answer after the record.
 @safe
 struct StreamRecord {
     typealias Pointer = UnsafeMutablePointer<StreamRecord>
@@ -18,7 +18,8 @@ struct StreamRecord {
     let bodyCount: Int
     var bodyRead = 0
     var stream: Int32 = 0
-    /// The number of bytes drained before its first: `unsent` while none has been.
+    /// The number of bytes drained before the request's first byte; `unsent` while that has not
+    /// been drained.
     var sentFrom = unsent
     var status: Int32 = 0
     var errorCode: UInt32 = 0
@@ -37,7 +38,7 @@ struct StreamRecord {
 
     static let unsent = Int.max
 
-    /// Enough for a provider's 200.
+    /// Enough for a provider's usual answer, a 200.
     static let roomForAnswer = 192
     static let blockBytes = MemoryLayout<StreamRecord>.stride + roomForAnswer
 
@@ -64,14 +65,14 @@ struct StreamRecord {
         answerCount += 2
     }
 
-    /// Frees its memory; the block belongs to the caller.
+    /// Frees the record's memory, but not the block, which belongs to the caller.
     static func empty(_ record: Pointer) {
         if unsafe record.pointee.ownsAnswer { unsafe record.pointee.answer.deallocate() }
         unsafe record.pointee.batch.release()
     }
 }
 
-/// The state that the callbacks of one client session share, at an address of its own.
+/// The state that the callbacks of one client session share, at a fixed address.
 @safe
 struct ClientRecord {
     typealias Pointer = UnsafeMutablePointer<ClientRecord>
@@ -79,12 +80,12 @@ struct ClientRecord {
     /// Requests whose stream has not closed, newest first.
     var open: StreamRecord.Pointer?
     var openCount = 0
-    /// The oldest of these of which no byte has been drained; nor has any of the newer ones, as
-    /// streams open in their order.
+    /// The oldest open request of which no byte has been drained. No byte of a newer request has
+    /// been drained either, as streams open in order.
     var unsent: StreamRecord.Pointer?
     /// The bytes that `drain` has returned so far.
     var drainedBytes = 0
-    /// The part of them from bodies.
+    /// The drained bytes that belong to bodies.
     var bodyBytes = 0
     /// The number of requests whose head has been drained, and the end of whose body has not.
     var unfinishedCount = 0
@@ -159,14 +160,14 @@ struct ClientRecord {
         unsafe unsent = unsafe record.pointee.previous
     }
 
-    /// Notes that its body is completely sent, or that its stream has ended.
+    /// Notes that the request's body is completely sent, or that its stream has ended.
     mutating func ends(_ record: StreamRecord.Pointer) {
         guard unsafe record.pointee.isUnfinished else { return }
         unsafe record.pointee.isUnfinished = false
         unfinishedCount -= 1
     }
 
-    /// Moves a request from the open to the finished ones.
+    /// Moves a request from the open requests to the finished ones.
     mutating func finish(_ record: StreamRecord.Pointer) {
         unsafe ends(record)
         let (next, previous) = unsafe (record.pointee.next, record.pointee.previous)

@@ -12,8 +12,9 @@ extension HTTPServerRequest {
     /// the charset there.
     private static let plainCodings: Set<String> = ["identity", "utf-8", "utf8"]
 
-    /// Undoes the `Content-Encoding` of the body. Where the router gives bodies as sent, the
-    /// handler calls this once the client is authenticated: nothing is inflated before.
+    /// Decodes the body by its `Content-Encoding`. If the router passes bodies as sent
+    /// (`givesBodiesAsSent`), the handler calls this once the client is authenticated; nothing is
+    /// inflated before.
     ///
     /// - Throws: 413 beyond the route's limit, 415 for an unsupported coding or more than one, 400
     ///   for broken bytes, 503 if there is no room for the result.
@@ -27,8 +28,8 @@ extension HTTPServerRequest {
         }
     }
 
-    /// Undoes the coding for routes that take large bodies, which may inflate from a few kilobytes,
-    /// without blocking the loop.
+    /// Decodes the body without blocking the loop: for routes that accept large bodies, which may
+    /// inflate from a few kilobytes.
     ///
     /// - Parameter elsewhere: Runs its argument off the loop.
     /// - Throws: As `decodeBody()`, and the errors of `elsewhere`.
@@ -37,7 +38,7 @@ extension HTTPServerRequest {
     ) async throws {
         guard isBodyCoded else { return }
         var coded = self
-        // Both belong to the loop.
+        // Both belong to the loop, so the copy that leaves the loop has neither.
         coded.heldBody = nil
         coded.caller = .always
         do {
@@ -56,8 +57,8 @@ extension HTTPServerRequest {
         try heldBody?.hold(sent + decoded.count)
     }
 
-    /// Undoes the coding that the first bytes of the body show, for clients whose headers name
-    /// another coding, or none.
+    /// Decodes a body whose first bytes show gzip, whatever its headers say: some clients name
+    /// another coding, or no coding.
     ///
     /// - Returns: The decoded body.
     package func bodyByItsBytes() throws(HTTPProblem) -> [UInt8] {
@@ -69,7 +70,7 @@ extension HTTPServerRequest {
         return request.body
     }
 
-    /// Undoes the coding for callers that count the bytes and refusals themselves.
+    /// Decodes the body; the caller counts the bytes and the refusals.
     mutating func undoBodyCoding() throws(HTTPProblem) {
         guard isBodyCoded else { return }
         put(try decodedBody(maximumBytes: heldBody?.maximumBytes ?? .max))
@@ -81,7 +82,7 @@ extension HTTPServerRequest {
         headers["content-length"] = String(decoded.count)
     }
 
-    /// Returns the decoded body; inflates at most `maximumBytes` of it and one buffer. Throws as
+    /// Returns the decoded body; inflates at most `maximumBytes` and one buffer more. Throws as
     /// `decodeBody`.
     package func decodedBody(maximumBytes: Int) throws(HTTPProblem) -> [UInt8] {
         guard isBodyCoded else { return body }

@@ -1,6 +1,6 @@
 internal import Synchronization
 
-/// The share of its loop's byte budget that one request body takes. Thread-safe.
+/// The bytes that one request body takes of its loop's byte budget. Thread-safe.
 final class BudgetedBody: Sendable {
     /// Makes the owner of the request drop the body. Called on the loop.
     nonisolated(unsafe) var whenDropped: (() -> Void)?
@@ -20,7 +20,7 @@ final class BudgetedBody: Sendable {
 
     /// Counts the present size of the body.
     ///
-    /// - Throws: 503 if there is no room for it beside the bodies of other requests.
+    /// - Throws: 503 if the bodies of other requests leave no room for it in the budget.
     func hold(_ count: Int) throws(HTTPProblem) {
         let more = count - bytes.exchange(count, ordering: .relaxed)
         if more == 0 { return }

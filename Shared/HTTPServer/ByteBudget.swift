@@ -1,9 +1,9 @@
 internal import Synchronization
 
-/// A number of bytes that the requests of a loop share, and its limit. Thread-safe.
+/// A byte count that all requests of a loop share, and its limit. Thread-safe.
 final class ByteBudget: Sendable {
-    /// A size that is never refused: large items that fill the budget must not shut out small ones,
-    /// whose total the number of connections bounds.
+    /// Items up to this size are never refused: large items that fill the budget must not shut out
+    /// small ones. The number of connections bounds the total of the small items.
     static let small = 16 * 1024
 
     let limit: Int

@@ -2,10 +2,10 @@ internal import EventLoop
 internal import Observability
 internal import Synchronization
 
-/// Whether a client still waits for the response to a request. Thread-safe.
+/// Tracks whether a client still waits for the response to a request. Thread-safe.
 ///
-/// States: there, gone. The handler's task is not cancelled, as a write that has begun must end;
-/// work that serves only the client checks this.
+/// States: there, gone. When the client leaves, the handler's task is not cancelled, as a write
+/// that has begun must end. Work that serves only the client checks the state.
 package final class ClientPresence: Sendable {
     /// The handler's loop; nil if the client cannot leave.
     private let loop: EventLoop?
@@ -70,7 +70,7 @@ package final class ClientPresence: Sendable {
         lock.withLock { _ = unsafe cancels.removeValue(forKey: id) }
     }
 
-    /// Marks the client as gone, or the request as cancelled by it.
+    /// Marks the client as gone, or its request as cancelled.
     func leave() {
         guard loop != nil else { return }
         let ends = lock.withLock {
@@ -83,7 +83,7 @@ package final class ClientPresence: Sendable {
 
     // MARK: Unfinished responses
 
-    /// The gate of the connection, from when the handler begins.
+    /// The gate of the connection; set when the handler begins.
     nonisolated(unsafe) private var room: LargeResponseGate?
     nonisolated(unsafe) private var isInRoom = false
 
@@ -111,14 +111,14 @@ package final class ClientPresence: Sendable {
         left?.leave()
     }
 
-    /// Counts a part of a response that is gathered before it is sent, until it is sent. On the
-    /// handler's loop.
+    /// Counts a part of a response that the handler gathers before it sends anything. Counted until
+    /// the response is complete. On the handler's loop.
     ///
-    /// - Returns: False if there is no room for it beside the other gathered responses.
+    /// - Returns: False if the other gathered responses leave no room for the part.
     package func hold(_ bytes: Int) -> Bool {
         guard let gatheredBytes else { return true }
         let all = heldBytes.add(bytes, ordering: .relaxed).newValue
-        // No reader's connection is closed for it: gathered bytes have a budget of their own.
+        // Gathered bytes have a separate budget, so no reader's connection is closed for them.
         let total = gatheredBytes.add(bytes)
         return total == bytes || total <= gatheredBytes.limit || all <= ByteBudget.small
     }

@@ -8,7 +8,7 @@ extension Connection {
         isClosed ? 0 : stream.pendingBytes + output.heldBytes + (driver?.heldBytes ?? 0)
     }
 
-    /// Whether another request may begin beside the responses that the peer has not read.
+    /// Whether another request may begin in spite of the responses that the peer has not read.
     var hasRoomForAnswers: Bool {
         heldBytes < server.configuration.maximumHeldAnswerBytesPerConnection
     }

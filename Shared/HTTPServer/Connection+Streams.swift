@@ -3,7 +3,7 @@ internal import Observability
 
 /// Responses whose body is produced while it is sent.
 extension Connection {
-    /// Returns nil if no body follows, as in the response to a HEAD.
+    /// Starts a streamed response. Returns nil if no body follows, as in the response to a HEAD.
     func startStream(
         _ response: HTTPServerResponse,
         of progress: RequestInProgress,
@@ -22,7 +22,7 @@ extension Connection {
         return writer
     }
 
-    /// Leaves a response to its feed, and ends the request's task.
+    /// Hands a response over to its feed, and ends the request's task.
     func leave(_ writer: HTTPBodyWriter, to feed: any HTTPStreamFeed) {
         handlers.removeValue(forKey: writer.ticket)
         writer.progress.request.caller.leaveRoom()
@@ -63,7 +63,8 @@ extension Connection {
         )
     }
 
-    /// Ends a streamed response from this side; its handler is notified, and may take its time.
+    /// Ends a streamed response from the server's side. The handler is notified, and may return
+    /// later.
     func endStream(_ ticket: Int, _ reason: HTTPStreamEnded) {
         guard let writer = streams.removeValue(forKey: ticket) else { return }
         let isDrained = reason == .serverStops || reason == .finished
@@ -77,7 +78,8 @@ extension Connection {
         switch writer.stream.source {
         case .task: handlers[ticket]?.task?.cancel()
         case .feed(let feed):
-            // The handler's task ends it if it has not begun.
+            // While the handler's task runs, the feed has not begun; `leave` then ends the
+            // response.
             guard handlers[ticket] == nil else { return }
             finished(writer)
             feed.ended(writer)

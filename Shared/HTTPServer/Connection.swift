@@ -48,12 +48,12 @@ final class Connection: @unchecked Sendable {
 
     /// The backlog beyond which a driver produces no further output until the peer has read.
     private static let congestionBytes = 256 * 1024
-    /// The most bytes given to the kernel at once; it holds all of them until it has taken the
+    /// The most bytes written at once; all of them stay in memory until the kernel has taken the
     /// last.
     private static let partBytes = 256 * 1024
     private static let lingerTime: Duration = .seconds(2)
-    /// How long the requests of a peer that has ended its side are still worked on: it may still
-    /// read, and only its silence tells it from a peer that has gone.
+    /// How long the requests of a peer that has ended its side are still handled: the peer may have
+    /// gone, or may still read the responses.
     private static let timeLimit: Duration = .seconds(1)
     /// The most memory that an empty buffer may hold: there are thousands of connections.
     private var keptBytes = HTTP1Parser.keptBytes
@@ -119,7 +119,7 @@ final class Connection: @unchecked Sendable {
         start(driver)
     }
 
-    /// Replaces HTTP by the protocol that a client asked for; `rest` was read behind its request.
+    /// Switches from HTTP to a WebSocket; `rest` is what was read after the request.
     func become(_ socket: WebSocket, _ rest: [UInt8]) {
         driver = socket
         // Most sockets are idle, and there are many.
@@ -312,7 +312,7 @@ final class Connection: @unchecked Sendable {
 
     /// Gives the response to the driver; returns the writer if the body is streamed and must be
     /// fed.
-    // Inlined, it would have copies of the answer in the frame of every request's task.
+    // If inlined, it would put copies of the response into the frame of every request's task.
     @inline(never)
     private func deliver(_ progress: RequestInProgress, _ ticket: Int) -> HTTPBodyWriter? {
         let response = progress.takeResponse()
@@ -380,7 +380,8 @@ final class Connection: @unchecked Sendable {
         }
         if stream.pendingBytes > 0 {
             if hasStalled(now) { return abort() }
-            // A stream that waits for the connection waits no less than that.
+            // The streams wait for the connection's output, which moves, so their idle time
+            // restarts.
             for writer in streams.values { writer.restartIdleTimer(now) }
         }
         for (ticket, writer) in streams {
@@ -390,7 +391,7 @@ final class Connection: @unchecked Sendable {
         }
         if isClosed { return }
         if stream.pendingBytes > 0 {
-            // A body that does not arrive is cancelled, however busy the peer is.
+            // A request body that does not arrive times out even while output is pending.
             if !isFinishing { driver?.tick(now) }
         } else if let lingerDeadline {
             if now >= lingerDeadline { close() }
@@ -398,7 +399,7 @@ final class Connection: @unchecked Sendable {
             driver.tick(now)
         } else if now >= openedAt + server.configuration.headTimeout {
             guard !firstBytes.isEmpty else { return abandon() }
-            // A prefix of the preface that stops there gets 408, like any slow head.
+            // The peer has sent only a prefix of HTTP/2's preface: it gets 408, like any slow head.
             start(HTTP1Connection(self))
             let first = firstBytes
             firstBytes = []

@@ -1,6 +1,6 @@
 internal import Observability
 
-/// How many connections are open, over all loops of a server.
+/// Counts and limits the open connections of all loops of a server.
 final class ConnectionLimits: @unchecked Sendable {
     enum Admission { case admitted, isFull, addressIsFull }
 

@@ -1,8 +1,8 @@
 internal import EventLoop
 
-/// One HTTP/1 connection: one request at a time, in order, until one side ends it.
+/// One HTTP/1 connection: one request at a time, in order, until one side ends the connection.
 ///
-/// Early requests wait in the parser; reading pauses when there are many of them.
+/// Pipelined requests wait in the parser; reading pauses when many bytes of them wait.
 final class HTTP1Connection: ProtocolDriver {
     private enum Phase {
         case reading
@@ -30,12 +30,12 @@ final class HTTP1Connection: ProtocolDriver {
     private var isUnanswered = false
     /// Counts requests, so that a late response is not matched to another request.
     private var ticket = 0
-    /// Whether a request was answered in this turn; further ones wait, so that other connections
-    /// get their turn.
+    /// Whether a request was answered in this turn; further requests wait, so that other
+    /// connections get their turn.
     private var hasHadTurn = false
     private var isPostponed = false
 
-    /// The most bytes of later requests that are read while one is answered.
+    /// The most bytes of later requests that are read while a request is answered.
     private static let readAheadBytes = 64 * 1024
 
     init(_ connection: Connection) {
@@ -58,7 +58,8 @@ final class HTTP1Connection: ProtocolDriver {
         process()
         guard parser.bufferedBytes > Self.readAheadBytes else { return }
         if phase == .streaming {
-            // Without reading, the connection would not notice when the peer ends its side.
+            // Reading must not pause here: without it, the connection would not notice that the
+            // peer ends its side.
             connection.abort()
         } else if phase == .responding || isPostponed || connection.isCongested {
             connection.pauseReading()
@@ -134,7 +135,7 @@ final class HTTP1Connection: ProtocolDriver {
             connection.send(Array("HTTP/1.1 100 Continue\r\n\r\n".utf8))
         }
         connection.resumeReading()
-        // The first head is timed from the connection's start, a later one from its first byte.
+        // The first head is timed from the connection's start, a later head from its first byte.
         if isIdle, parser.isInsideRequest {
             isIdle = false
             deadline = .now + server.configuration.headTimeout
@@ -213,7 +214,7 @@ final class HTTP1Connection: ProtocolDriver {
         if isStopping { connection.abort() }
     }
 
-    /// Leaves the connection to a WebSocket.
+    /// Hands the connection over to a WebSocket.
     private func switchProtocol(_ upgrade: WebSocketUpgrade, _ response: HTTPServerResponse) {
         phase = .closing
         deadline = nil
@@ -346,7 +347,7 @@ final class HTTP1Connection: ProtocolDriver {
 
     func tick(_ now: ContinuousClock.Instant) {
         guard phase == .reading else { return }
-        // The peer is still reading the previous response; the bytes it has sent since wait for us.
+        // The idle time begins once the peer has read the previous response.
         if isIdle, connection.backlogBytes > 0 {
             deadline = now + server.configuration.idleTimeout
         }

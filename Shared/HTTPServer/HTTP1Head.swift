@@ -7,7 +7,7 @@ struct HTTP1Limits: Sendable {
 
 struct HTTP1Head {
     var method: HTTPMethod
-    /// In origin form (`*` for OPTIONS).
+    /// The target in origin form; `*` for OPTIONS.
     var target: String
     var version: HTTPVersion
     var headers: HTTPHeaders
@@ -17,7 +17,7 @@ struct HTTP1Head {
     var hasBody: Bool
 }
 
-/// The head of a request while its lines arrive, and the rules between them.
+/// The head of a request while its lines arrive, and the checks across its lines.
 struct PartialHead {
     enum Framing {
         case none
@@ -97,7 +97,7 @@ struct PartialHead {
     }
 
     /// Adds a `name: value` line. A name is a token up to its colon; a line that begins with a
-    /// blank would fold into the previous one, and is refused.
+    /// blank (obsolete line folding) is refused.
     mutating func add(
         headerLine line: ArraySlice<UInt8>,
         limits: HTTP1Limits
@@ -175,7 +175,8 @@ struct PartialHead {
     }
 }
 
-/// Decodes valid UTF-8 as such, else Latin-1, which RFC 9110 calls opaque and old senders mean.
+/// Decodes a field value as UTF-8 if it is valid, else as Latin-1: RFC 9110 calls such bytes
+/// opaque, and old senders mean Latin-1.
 func decodeFieldValue(_ bytes: some Collection<UInt8>) -> String {
     if let text = String(validating: bytes, as: UTF8.self) { return text }
     return String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))

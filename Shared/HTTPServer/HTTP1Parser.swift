@@ -1,13 +1,13 @@
 /// A strict HTTP/1.1 request parser: a value without a socket, bytes in, events out.
 ///
 /// States: a request line, header lines, then a body of known length or of chunks, then trailer
-/// lines, then the next request. Everything that RFC 9112 leaves to lenient readers is refused, as
-/// requests are smuggled where two readers disagree about the end of a request. A failure is final:
-/// the bytes after it mean nothing.
+/// lines, then the next request. It refuses everything that RFC 9112 lets a lenient recipient
+/// accept: request smuggling needs two recipients that disagree about the end of a request. A
+/// failure is final: no byte after it is parsed.
 struct HTTP1Parser {
     /// The most memory that an empty buffer may hold: thousands of connections wait.
     static let keptBytes = 4 * 1024
-    /// The most bytes of a target that are reported: enough for a path that names the surface.
+    /// The most bytes of a target that are reported: enough to find the surface by its path.
     private static let shownTargetBytes = 1024
 
     enum Event {
@@ -35,7 +35,8 @@ struct HTTP1Parser {
 
     private var state = State.requestLine
     private var buffer: [UInt8] = []
-    /// The start of the unread part of `buffer`, and the end of the part without a line end.
+    /// The start of the unread part of `buffer`, and the index up to which that part was searched
+    /// for a line end.
     private var position = 0
     private var scanned = 0
     private var headBytes = 0
@@ -119,7 +120,7 @@ struct HTTP1Parser {
         return rest
     }
 
-    /// Stops reading; received bytes are not held until the connection is gone.
+    /// Stops parsing, and frees the received bytes before the connection closes.
     mutating func discard() {
         state = .failed
         body = []
@@ -222,8 +223,7 @@ struct HTTP1Parser {
 
     /// The most bytes that a head may have at the end of the current line, including its CRLF.
     private var lineBound: Int {
-        // The parts before a request line's first blank and after its second are far shorter than
-        // the slack.
+        // The method and the version of a request line are far shorter than these 64 bytes.
         if case .requestLine = state { return min(limits.targetBytes + 64, limits.headBytes) }
         return limits.headBytes
     }

@@ -1,7 +1,8 @@
 internal import Glibc
 
-/// Writes one HTTP/1.1 response. Only the server frames it: the handler's own `Content-Length`,
-/// `Transfer-Encoding`, `Connection` and `Date` are not sent (except HEAD's length).
+/// Writes one HTTP/1.1 response. Only the server frames a response: the handler's own
+/// `Content-Length`, `Transfer-Encoding`, `Connection` and `Date` are not sent (except HEAD's
+/// length).
 func writeHTTP1(
     _ response: HTTPServerResponse,
     to method: HTTPMethod?,
@@ -47,7 +48,8 @@ private func appendNumber(_ number: Int, to output: inout [UInt8]) {
     output.append(UInt8(ascii: "0") + UInt8(number % 10))
 }
 
-/// Replaces a handler's invalid status: a status has three digits, and is final.
+/// Replaces a handler's invalid status by 500: a status is at most 599, and is not an interim one
+/// (1xx).
 func responseStatus(_ status: Int) -> Int { (200...599).contains(status) ? status : 500 }
 
 /// Whether a response has a body. 204 and 304 never have one, nor a length.
@@ -77,7 +79,7 @@ func isFramedByServer(_ name: String) -> Bool {
     }
 }
 
-/// Appends a string, in one piece if it is clean, as nearly all are.
+/// Appends a string; a string without control characters, the usual case, is copied in one piece.
 private func appendClean(_ text: String, to output: inout [UInt8]) {
     var text = text
     let isAppended = text.withUTF8 { bytes in

@@ -7,13 +7,14 @@ final class HTTP2Connection: ProtocolDriver {
     private enum Phase {
         case head
         case body
-        /// Complete, until the peer has read enough of the earlier responses.
+        /// The request is complete, and waits until the peer has read enough of the earlier
+        /// responses.
         case waiting
         case responding
         /// The head of a response is sent, and its body follows in parts.
         case streaming
-        /// Answered, or reset; the rest of the request is discarded, up to a limit, since clients
-        /// whose stream is reset while they send lose the response (libcurl 7.88).
+        /// Answered, or reset. The rest of the request is read and discarded, up to a limit: a
+        /// client whose stream is reset while it sends loses the response (libcurl 7.88).
         case done
         /// The handler has returned without a response.
         case unanswered
@@ -36,15 +37,17 @@ final class HTTP2Connection: ProtocolDriver {
     private let server: ServerLoop
     private let session: HTTP2ServerSession
     private var streams: [Int32: Stream] = [:]
-    /// The highest limit ever announced: a client may still send while a lower one is in flight.
+    /// The highest limit ever announced: a client may still use it while a lower limit is in
+    /// flight.
     private var mostStreams: Int
     private var bufferedBytes = 0
-    /// The requests in `Phase.waiting`, and some that are gone.
+    /// The requests in `Phase.waiting`, and some whose streams are closed.
     private var waiting: [Int32] = []
     private var isPostponed = false
     private var idleSince = ContinuousClock.now
     private var isHandlingEvents = false
-    /// When the stop was announced; the last GOAWAY follows once clients can have seen that.
+    /// When the stop was announced; the last GOAWAY follows once clients have had time to see the
+    /// announcement.
     private var stoppingSince: ContinuousClock.Instant?
     private var hasSaidLast = false
     private var hasFailed = false
@@ -325,7 +328,8 @@ final class HTTP2Connection: ProtocolDriver {
         bufferedBytes -= stream.body.count
         streams[id]?.body = []
         stream.request?.dropBody()
-        // A body that is still arriving keeps its deadline; a response has one for being read.
+        // A request body that is still arriving keeps its deadline. Otherwise the peer gets a
+        // deadline for reading the response.
         streams[id]?.phase = .done
         if stream.deadline == nil {
             streams[id]?.deadline = .now + server.configuration.idleTimeout
@@ -402,7 +406,7 @@ final class HTTP2Connection: ProtocolDriver {
             if bytes.isEmpty { break }
             connection.send(bytes)
         }
-        // Sending ends streams.
+        // Sending may have ended streams, which makes events.
         handleEvents()
         if !hasFailed, session.isFinished { connection.finish() }
         if !waiting.isEmpty, !isPostponed, connection.hasRoomForAnswers {
@@ -488,8 +492,8 @@ final class HTTP2Connection: ProtocolDriver {
         connection.flushSoon()
     }
 
-    /// Whether the peer has taken some of a response since the last check; one that waits for the
-    /// connection counts as moving.
+    /// Whether the peer has taken some of a response since the last check; a response that waits
+    /// for the connection's output counts as moving.
     private func hasMoved(_ id: Int32, _ now: ContinuousClock.Instant) -> Bool {
         let unsent = session.unsentBytes(stream: id)
         guard unsent > 0 else { return false }

@@ -1,10 +1,12 @@
 internal import EventLoop
 
-/// A body that is produced while it is sent: server-sent events, or one that is too large to hold.
+/// A body that is produced while it is sent: server-sent events, or a body that is too large for
+/// memory.
 package struct HTTPBodyStream: Sendable {
-    /// The time after which the response is ended, whole; nil leaves that to the handler.
+    /// The time after which the server ends the response as complete; nil: only the handler ends
+    /// it.
     package var maximumDuration: Duration?
-    /// Whether the body is ended, whole, when the server stops; a stop waits for others.
+    /// Whether a stop of the server ends the body as complete; a stop waits for all other bodies.
     package var endsOnStop: Bool
     let source: Source
 
@@ -17,8 +19,8 @@ package struct HTTPBodyStream: Sendable {
     /// - Parameters:
     ///   - maximumDuration: See the property.
     ///   - endsOnStop: See the property.
-    ///   - body: Ends the response by returning. An error cuts the response off, so that the peer
-    ///     notices.
+    ///   - body: Writes the body; its return ends the response. An error cuts the response off, so
+    ///     that the peer notices.
     package init(
         maximumDuration: Duration? = nil,
         endsOnStop: Bool = false,
@@ -29,8 +31,8 @@ package struct HTTPBodyStream: Sendable {
         source = .task(body)
     }
 
-    /// Makes an endless body for a feed of many bodies: it has no task of its own, and its request
-    /// is not held.
+    /// Makes an endless body that a feed writes, which may write many bodies. The body has no task,
+    /// and its request is not held in memory.
     package init(fedBy feed: any HTTPStreamFeed) {
         endsOnStop = true
         source = .feed(feed)
@@ -46,7 +48,7 @@ package protocol HTTPStreamFeed: AnyObject, Sendable {
     /// `HTTPBodyWriter.finish`.
     func finalBytes() -> [UInt8]
 
-    /// Notes that the response takes no more bytes. Not called if it never began.
+    /// Notes that the response takes no more bytes. Not called without an earlier `began`.
     func ended(_ writer: HTTPBodyWriter)
 }
 
@@ -138,14 +140,14 @@ package final class HTTPBodyWriter: @unchecked Sendable {
         return true
     }
 
-    /// Ends a fed response, whole, after its feed's last words; does nothing if it has ended. On
-    /// the loop only.
+    /// Ends a fed response as complete, after the feed's `finalBytes`. Does nothing if the response
+    /// has ended. On the loop only.
     package func finish() {
         loop.checkIsolated()
         connection?.endStream(ticket, .finished)
     }
 
-    /// A call that waits for room; confined to the loop. A cancellation may come first.
+    /// A call that waits for room; confined to the loop. A cancellation may precede the wait.
     private final class Waiter: @unchecked Sendable {
         var continuation: CheckedContinuation<Void, any Error>?
         var isCancelled = false
@@ -211,7 +213,7 @@ package final class HTTPBodyWriter: @unchecked Sendable {
         for waiter in failed { waiter.continuation?.resume(throwing: error) }
     }
 
-    /// Restarts the idle timer: the connection's other output goes first, and moves.
+    /// Restarts the idle timer: other output of the connection goes first, and the peer takes it.
     func restartIdleTimer(_ now: ContinuousClock.Instant) { lastTaken = now }
 
     /// Returns the reason if a timeout ends the response now.
@@ -248,7 +250,7 @@ package struct ServerSentEvent: Sendable, Equatable {
         if let id { add("id: ", id, to: &text) }
         if let event { add("event: ", event, to: &text) }
         if let retry { add("retry: ", String(Int(retry / .milliseconds(1))), to: &text) }
-        // CR, LF and CRLF all end a line; data must not end it early.
+        // CR, LF and CRLF all end a line, so each line of the data gets a `data` field.
         let data = Array(data.utf8)
         var line: [UInt8] = []
         var index = 0
@@ -282,8 +284,8 @@ package struct ServerSentEvent: Sendable, Equatable {
 extension HTTPBodyWriter {
     package func send(_ event: ServerSentEvent) async throws { try await write(event.bytes) }
 
-    /// Sends a line that clients skip: it keeps intermediaries from timing out, and detects a peer
-    /// that has gone.
+    /// Sends a comment, which clients skip: it keeps intermediaries from timing out, and detects a
+    /// peer that has gone.
     package func sendHeartbeat() async throws { try await write(Array(":\n\n".utf8)) }
 }
 

@@ -1,10 +1,10 @@
-/// One request's stream or, over HTTP/1.1, its turn on the connection, after its handler has
-/// returned: the operations of an `HTTPServerResponse.ending`. A request for which it does nothing
-/// never gets a response, and does not delay a stop.
+/// The operations of an `HTTPServerResponse.ending`, after the request's handler has returned: on
+/// the request's stream or, over HTTP/1.1, on its connection. An ending that calls no operation
+/// leaves the request without a response; such a request does not delay a stop.
 ///
-/// On the connection's loop, and only until the ending returns.
+/// Use it on the connection's loop, and only until the ending returns.
 package protocol HTTPExchange {
-    /// Sends the response. Only the first of this and `reset` counts.
+    /// Sends the response. Of `answer` and `reset`, only the first call counts.
     func answer()
     /// Sends `RST_STREAM` with this code; over HTTP/1.1 the connection is dropped without a
     /// response.

@@ -6,13 +6,14 @@ package struct HTTPServerRequest: Sendable {
     package var path: String
     /// The path's parts between slashes, each with its escapes undone: `/a%2Fb/` is `a/b` and ``.
     package var pathSegments: [String]
-    /// In order, escapes undone, `+` as a blank. A name without `=` has an empty value.
+    /// The parameters of the query, in order, escapes undone, `+` as a blank. A name without `=`
+    /// has an empty value.
     package var query: [(name: String, value: String)]
     /// The target as sent, without an absolute form's scheme and authority.
     package var rawTarget: String
     package var headers: HTTPHeaders
-    /// The decoded body; where the router gives bodies as sent, it has the coding that its headers
-    /// name until `decodeBody`.
+    /// The decoded body. If the router passes bodies as sent, it has the coding that its headers
+    /// name until `decodeBody` is called.
     package var body: [UInt8]
     /// The values of the route's `:name` and `*rest` segments, escapes undone.
     package var pathParameters: [String: String] = [:]
@@ -21,19 +22,19 @@ package struct HTTPServerRequest: Sendable {
     /// `http` or `https`.
     package var scheme: String
     package var protocolVersion: HTTPVersion
-    /// The subject of the client certificate in RFC 2253 form, whatever its issuer; nil without
-    /// one.
+    /// The subject of the client certificate in RFC 2253 form, whatever its issuer; nil without a
+    /// certificate.
     package var clientCertificateSubject: String?
     /// Unique in the process, counted from 1.
     package var connectionID: Int
     /// HTTP/2 only.
     package var streamID: Int?
-    /// Whether the client still waits for the response.
+    /// Tracks whether the client still waits for the response.
     package var caller = ClientPresence.always
     /// Nil for a request without a socket.
     var heldBody: BudgetedBody?
 
-    /// Makes a request as from a socket, for handlers and routers called without one.
+    /// Makes a request as from a socket, for handlers and routers that are called without a socket.
     ///
     /// - Throws: `HTTPProblem` with status 400 if the target is invalid.
     package init(
@@ -64,8 +65,8 @@ package struct HTTPServerRequest: Sendable {
         self.streamID = streamID
     }
 
-    /// Makes the readable part of a request with an invalid target: for the response that refuses
-    /// it, in the form of the surface that it was sent to.
+    /// Makes a request of the readable parts of an invalid target, so that its surface can render
+    /// the refusal.
     init?(
         refused method: HTTPMethod,
         _ target: String,
@@ -91,8 +92,8 @@ package struct HTTPServerRequest: Sendable {
         }
     }
 
-    /// Drops the body before the handler ends, for a handler that waits long after it has read it.
-    /// On the connection's loop.
+    /// Drops the body before the handler ends, for a handler that has read the body and then waits
+    /// long. On the connection's loop.
     package mutating func dropBody() {
         body = []
         heldBody?.drop()

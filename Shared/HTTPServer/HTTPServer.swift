@@ -56,7 +56,7 @@ package final class HTTPServer: @unchecked Sendable {
 
     /// Listens, and logs each address. A repeated call returns the same addresses.
     ///
-    /// - Throws: `EventLoopError` if a port cannot be bound; then none is.
+    /// - Throws: `EventLoopError` if a port cannot be bound; then no port stays bound.
     @discardableResult
     package func start() async throws -> [BoundAddress] {
         let known = lock.withLock { addresses }
@@ -110,7 +110,7 @@ package final class HTTPServer: @unchecked Sendable {
         let (forever, continuation) = AsyncStream.makeStream(of: Never.self)
         for await _ in forever {}
         continuation.finish()
-        // The parts that stop after it need time, too.
+        // The parts that stop after the server need time, too.
         let clock = serverLoops.first?.loop.stopClock
         await stop(
             within: clock?.limit(configuration.stopGrace, share: 0.7) ?? configuration.stopGrace
@@ -146,14 +146,14 @@ package final class HTTPServer: @unchecked Sendable {
 
     // MARK: Messages to connections
 
-    /// Tells every HTTP/2 connection, and those to come, how many streams may be open.
+    /// Sets how many streams may be open on each present and future HTTP/2 connection.
     package func setMaxConcurrentStreams(_ count: Int) {
         for server in serverLoops {
             server.loop.execute { server.setMaxConcurrentStreams(count) }
         }
     }
 
-    /// Tells one HTTP/2 connection how many streams may be open on it.
+    /// Sets how many streams may be open on one HTTP/2 connection.
     package func setMaxConcurrentStreams(_ count: Int, connection: Int) {
         for server in serverLoops {
             server.loop.execute { server.setMaxConcurrentStreams(count, connection: connection) }
@@ -161,8 +161,8 @@ package final class HTTPServer: @unchecked Sendable {
     }
 
     /// Sends GOAWAY: streams beyond `lastStreamID` are dropped, the others answered, then the
-    /// connection is closed. A `connection` of nil means every one, a `lastStreamID` of nil the
-    /// newest stream so far.
+    /// connection is closed. If `connection` is nil, on every connection; if `lastStreamID` is nil,
+    /// the newest stream so far is the last.
     package func goaway(
         connection: Int?,
         lastStreamID: Int? = nil,

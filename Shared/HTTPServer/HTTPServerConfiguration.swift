@@ -16,10 +16,11 @@ package struct HTTPServerConfiguration: Sendable {
         package var port: Int
         package var certificate: Certificate
         /// The protocols that ALPN may choose, the best first. A client without ALPN gets HTTP/1.1
-        /// if it is listed; one that offers none of these is refused.
+        /// if it is listed; a client that offers only other protocols is refused.
         package var applicationProtocols: [ApplicationProtocol]
-        /// Whether to ask for a client certificate. It is optional, and any is accepted: the
-        /// request carries its subject, which only proves that the peer holds its key.
+        /// Whether to ask for a client certificate. The certificate is optional, and any issuer is
+        /// accepted: the request carries the certificate's subject, which only proves that the peer
+        /// holds the key.
         package var requestsClientCertificate: Bool
 
         package init(
@@ -48,24 +49,25 @@ package struct HTTPServerConfiguration: Sendable {
 
     /// A numeric address or a name.
     package var host: String
-    /// The port of the plain listener (HTTP/1.1, and HTTP/2 by prior knowledge); 0: any free; nil:
-    /// none.
+    /// The port of the plain listener (HTTP/1.1, and HTTP/2 by prior knowledge); 0: any free port;
+    /// nil: no plain listener.
     package var port: Int?
     package var tls: TLS?
     /// The limit for routes without their own. Beyond it: 413.
     package var maximumBodyBytes = 1024 * 1024
     /// The limit of the bodies of all requests that are arriving or whose handlers run, on each
-    /// loop. Beyond it: 503. Too low refuses honest peers, too high ends in a killed process.
+    /// loop. Beyond it: 503. A limit too low refuses honest peers; a limit too high lets the
+    /// process run out of memory.
     package var maximumHeldBodyBytes = 256 * 1024 * 1024
-    /// The limit of the responses that peers have not read, on each loop. If a further one has no
-    /// room, connections are closed, first the one that would take the longest at its peer's
-    /// reading rate; where that is too early to tell, the further response is 503.
+    /// The limit of the responses that peers have not read, on each loop. If a further response has
+    /// no room, connections are closed, first the one whose peer would take the longest to read, at
+    /// its rate so far. If the rates are not known yet, the further response is 503.
     package var maximumHeldAnswerBytes = 64 * 1024 * 1024
-    /// The same limit for one connection: beyond it, no further request begins. Too low slows
-    /// clients that request much at once and read it.
+    /// The same limit for one connection: beyond it, no further request begins. A limit too low
+    /// slows clients that send many requests at once and read the responses.
     package var maximumHeldAnswerBytesPerConnection = 1024 * 1024
-    /// The rate at which a peer must read its responses, over each `idleTimeout` in which there are
-    /// some; else it is cut off. Event streams need less: any byte within `idleTimeout`.
+    /// The rate at which a peer must read its responses, over each `idleTimeout`; a slower peer is
+    /// cut off. For event streams one byte within `idleTimeout` is enough.
     package var minimumAnswerBytesPerSecond = 240
     /// The limit of the request line and the header lines together. Beyond it: 431.
     package var maximumHeadBytes = 64 * 1024
@@ -82,14 +84,14 @@ package struct HTTPServerConfiguration: Sendable {
     package var headTimeout: Duration = .seconds(10)
     /// The time from a head's end to its body's end.
     package var bodyTimeout: Duration = .seconds(30)
-    /// The time without a request; also without the peer taking any byte of a response, and the
-    /// window of `minimumAnswerBytesPerSecond`.
+    /// How long a connection may have no request, and how long its peer may take no byte of a
+    /// response. Also the window of `minimumAnswerBytesPerSecond`.
     package var idleTimeout: Duration = .seconds(75)
     /// How long a stop waits for the responses in flight.
     package var stopGrace: Duration = .seconds(20)
     package var http2 = HTTP2()
-    /// Whether each request logs one line at the level of its route, which is `info` by default;
-    /// without it all lines are at `debug`.
+    /// Whether each request logs one line at the level of its route, which is `info` by default; if
+    /// false, all lines are at `debug`.
     package var accessLog = false
     /// Identifies the server in its `listening` line if a process has several.
     package var surface: String?

@@ -13,7 +13,7 @@ final class LargeResponseGate: @unchecked Sendable {
     /// The bytes reserved for each response: one part of it, and its unsent bytes.
     private static let share = 256 * 1024
 
-    /// A waiting handler. A cancellation may come first.
+    /// A waiting handler. A cancellation may precede the wait.
     private final class Waiter: @unchecked Sendable {
         var continuation: CheckedContinuation<Void, any Error>?
         var isCancelled = false

@@ -1,4 +1,4 @@
-/// Tracks whether a peer still takes its bytes. Pure: gets a count and the time repeatedly.
+/// Tracks whether a peer still takes its bytes. Pure: the caller passes the count and the time.
 struct PeerProgress {
     private var taken: Int
     private var since: ContinuousClock.Instant
@@ -19,7 +19,8 @@ struct PeerProgress {
     }
 }
 
-/// Tracks how fast a peer reads the responses held for it. Pure: gets the taken bytes repeatedly.
+/// Tracks how fast a peer reads the responses held for it. Pure: the caller passes the taken bytes
+/// and the time.
 struct DrainRate {
     private struct Mark {
         let taken: Int
@@ -34,7 +35,8 @@ struct DrainRate {
 
     /// The least time before a rate is computed: a new response says nothing about its reader.
     private static let leastTime: Duration = .milliseconds(250)
-    /// The interval of marks: bytes taken more than twice as long ago say little about the future.
+    /// The interval of marks. A rate covers at most two intervals: bytes taken earlier say little
+    /// about the future.
     private static let markEvery: Duration = .seconds(5)
 
     init(taken: Int, at now: ContinuousClock.Instant) {

@@ -13,11 +13,12 @@ protocol ProtocolDriver: AnyObject {
     func sendPart(_ ticket: Int, _ bytes: [UInt8])
     /// Returns the bytes of a response that the peer has not taken.
     func backlog(_ ticket: Int) -> Int
-    /// The response bytes that are not yet in the connection's output: in memory, and held by flow
-    /// control.
+    /// The memory of responses that are not yet in the connection's output, and (`unsentBytes`)
+    /// their bytes that flow control holds back.
     var heldBytes: Int { get }
     var unsentBytes: Int { get }
-    /// The total of response bytes put there; nil if the driver writes nothing else.
+    /// The total of response bytes put into the connection's output; nil if the driver writes
+    /// nothing but responses.
     var sentBytes: Int? { get }
     /// Cancels the responses with bytes that the peer's flow control holds back.
     func discardUnread()
@@ -28,11 +29,11 @@ protocol ProtocolDriver: AnyObject {
     func tick(_ now: ContinuousClock.Instant)
     /// Takes no new request, and finishes the connection when the outstanding ones are answered.
     func beginStop()
-    /// Sets how many requests the peer may have in flight at once. Does nothing where the protocol
-    /// has one at a time.
+    /// Sets how many requests the peer may have in flight at once. Does nothing if the protocol has
+    /// one request at a time.
     func allowStreams(_ count: Int)
     /// Takes no request beyond `lastStreamID` (nil: the newest so far), and closes the connection
-    /// when the others are answered. Does nothing where the protocol cannot say so.
+    /// when the others are answered. Does nothing if the protocol has no such message.
     func sendGoAway(lastStreamID: Int?, code: UInt32, data: [UInt8])
     /// Notes that the connection is gone.
     func connectionClosed()

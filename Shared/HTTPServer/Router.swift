@@ -3,10 +3,11 @@ package import Observability
 
 /// Finds the handler of a request and returns its response: a value, callable without a socket.
 ///
-/// Patterns are segments: a literal, `:name` (one segment, not empty), `:name` followed by a
-/// literal end that begins with a colon (`:namespace:fetch`), or, last, `*rest` (one segment or
-/// more; the one of `/a/` is empty). A literal takes precedence over a name, a name over the rest.
-/// HEAD falls back to GET (the server drops the body); OPTIONS is left to routes.
+/// A pattern is a list of segments. A segment is a literal, or `:name` (one segment, not empty), or
+/// `:name` with a literal suffix that begins with a colon (`:namespace:fetch`). The last segment
+/// may be `*rest`, which matches one segment or more; in `/a/` the segment after `a` is empty. A
+/// literal takes precedence over a name, a name over the rest. HEAD falls back to GET (the server
+/// drops the body); OPTIONS is left to routes.
 ///
 /// A surface renders errors in its own protocol by the three hooks. Each gets the request, so one
 /// router can serve several surfaces and choose by path.
@@ -21,7 +22,8 @@ package struct Router: Sendable {
         .problem(HTTPProblem(status: 404, detail: "there is nothing at this path"))
     }
 
-    /// The response if the path is known and the method is not; `Allow` is added if it is missing.
+    /// The response if a route has this path but not this method; `Allow` is added if it is
+    /// missing.
     package var methodNotAllowed:
         @Sendable (HTTPServerRequest, _ allowed: [HTTPMethod]) -> HTTPServerResponse = { _, _ in
             .problem(HTTPProblem(status: 405, detail: "this path does not take this method"))
@@ -49,8 +51,8 @@ package struct Router: Sendable {
     /// a surface at the root of the host must not take the paths of others.
     package var reservedFirstSegments: Set<String> = []
 
-    /// Whether handlers get a body as sent, and undo its coding (`decodeBody`) when the client is
-    /// authenticated. Otherwise it is undone before they run, for any sender.
+    /// Whether handlers get a body as sent, and decode it (`decodeBody`) once the client is
+    /// authenticated. If false, bodies are decoded before the handler runs, for any sender.
     package var givesBodiesAsSent = false
 
     private var root = Node()
@@ -59,8 +61,8 @@ package struct Router: Sendable {
 
     /// Adds a route. A repeat of the same method and pattern replaces it.
     ///
-    /// A `maximumBodyBytes` of nil takes the server's limit. `logLevel` is that of the access log's
-    /// lines: `debug` for requests that are frequent and uninteresting.
+    /// If `maximumBodyBytes` is nil, the server's limit applies. `logLevel` is the level of the
+    /// access log's lines: `debug` for requests that are frequent and uninteresting.
     package mutating func on(
         _ method: HTTPMethod,
         _ pattern: String,

@@ -13,13 +13,13 @@ final class ServerLoop: @unchecked Sendable {
     var date = HTTPDate()
     /// The body bytes of all requests that are arriving or being handled.
     let heldBodyBytes: ByteBudget
-    /// The bytes of responses that peers have not read, and that are gathered part by part.
+    /// The bytes of responses in memory that peers have not read.
     let heldAnswerBytes = Atomic<Int>(0)
     /// The bytes of responses that are gathered part by part, before they are sent.
     let gatheredBytes: ByteBudget
     /// The connections that hold more than a small response.
     private var holders: [Int: Connection] = [:]
-    /// The limit for new HTTP/2 connections; open ones are notified of a change.
+    /// The limit for new HTTP/2 connections; open connections are notified of a change.
     private(set) var maxConcurrentStreams: Int
 
     private let limits: ConnectionLimits
@@ -92,7 +92,7 @@ final class ServerLoop: @unchecked Sendable {
         if let tls {
             session = tls.makeSession()
             // Without memory for a session the connection is refused; it must not become a plain
-            // one.
+            // connection.
             guard session != nil else {
                 limits.release(stream.remoteAddress)
                 instruments.refusedTLS.add(1)
@@ -181,8 +181,8 @@ final class ServerLoop: @unchecked Sendable {
             let next = Array(postponed.prefix(Self.postponedPerTurn))
             postponed.removeFirst(next.count)
             for id in next { connections[id]?.driver?.takeTurn() }
-            // Not from a timer's callback: libuv would run the next one before it looks at a
-            // socket.
+            // The next timer is not started in this timer's callback: libuv would run it before it
+            // polls the sockets.
             loop.execute { [self] in
                 postponedTurn = nil
                 servePostponed()
@@ -204,13 +204,13 @@ final class ServerLoop: @unchecked Sendable {
     }
 
     /// Makes room for a response, if necessary by closing connections: first the one whose peer
-    /// would take the longest to read its held bytes, at its rate so far. No connection is closed
-    /// in vain.
+    /// would take the longest to read its held bytes, at its rate so far. Closes no connection if
+    /// closing them all would not make enough room.
     ///
     /// - Returns: False if there is no room, and it is too early to tell which peers read slowly.
     func makeRoom(for bytes: Int, at now: ContinuousClock.Instant = .now) -> Bool {
         let limit = configuration.maximumHeldAnswerBytes
-        // Else a response larger than the limit would have room only if no other is held.
+        // Without this bound, a response larger than the limit would never have room.
         let needed = min(bytes, limit / 2)
         func missing() -> Int { heldAnswerBytes.load(ordering: .relaxed) + needed - limit }
         if missing() <= 0 { return true }

@@ -1,9 +1,9 @@
-/// The connections of one loop that have not sent the head of a request yet, oldest first. When all
-/// connections of a server are taken, the oldest of these makes room for a new one: a client that
-/// only opens connections does not shut out others.
+/// The connections of one loop that have not sent the head of a request yet, oldest first. When a
+/// server has reached its limit of connections, the oldest silent one is closed for a new one: so a
+/// client that only opens connections does not shut out others.
 struct SilentConnections {
     private var ids: [Int] = []
-    /// The index of the oldest; earlier ones are gone.
+    /// The index of the oldest connection; earlier entries are no longer needed.
     private var first = 0
 
     /// The time within which an honest client sends the head of its request after its TLS

@@ -7,8 +7,8 @@ final class TLSContext: @unchecked Sendable {
     let pointer: OpaquePointer
     let requestsClientCertificate: Bool
     let allowsHTTP11: Bool
-    /// ALPN's wire format. OpenSSL points into it during a handshake, so it has an address of its
-    /// own; sessions retain their context.
+    /// ALPN's wire format. OpenSSL points into it during a handshake, so it has a fixed address;
+    /// sessions retain their context.
     fileprivate let protocols: UnsafeMutableBufferPointer<UInt8>
 
     /// - Throws: `HTTPServerError` if the PEM strings cannot be used together.
@@ -39,7 +39,8 @@ final class TLSContext: @unchecked Sendable {
         let me = unsafe Unmanaged.passUnretained(self).toOpaque()
         unsafe SSL_CTX_set_alpn_select_cb(context, selectProtocol, me)
         if requestsClientCertificate {
-            // Any issuer is accepted: the subject is recorded, and proves only the key.
+            // Any issuer is accepted: the subject is recorded, and only proves that the peer holds
+            // the key.
             unsafe SSL_CTX_set_verify(context, SSL_VERIFY_PEER) { _, _ in 1 }
         }
     }
@@ -67,7 +68,7 @@ final class TLSContext: @unchecked Sendable {
         guard !isLeaf else {
             throw HTTPServerError("TLS certificate: \(takeOpenSSLError())")
         }
-        // The loop ends by an error: there is no further certificate.
+        // The end of the certificates ends the loop, and leaves an error in OpenSSL's queue.
         ERR_clear_error()
     }
 
@@ -83,7 +84,7 @@ final class TLSContext: @unchecked Sendable {
     }
 }
 
-/// A string that OpenSSL reads; it copies it.
+/// A copy of a string, for OpenSSL to read.
 @safe
 private struct MemoryBIO: ~Copyable {
     let pointer: OpaquePointer?
@@ -105,7 +106,8 @@ private func noPassphrase(
     _: UnsafeMutableRawPointer?
 ) -> Int32 { -1 }
 
-/// Selects a protocol by our order. A client that offers none of ours is refused.
+/// Selects a protocol in the server's order of preference. A client without a common protocol is
+/// refused.
 private func selectProtocol(
     _: OpaquePointer?,
     selected: UnsafeMutablePointer<UnsafePointer<UInt8>?>?,

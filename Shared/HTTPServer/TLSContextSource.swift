@@ -22,9 +22,9 @@ final class TLSContextSource: @unchecked Sendable {
 
     func makeSession() -> TLSSession? { TLSSession(lock.withLock { context }) }
 
-    /// Checks the files, and uses their contents for new connections. A pair that does not fit, as
-    /// while one of the two is being replaced, changes nothing; it is logged once, and tried again
-    /// by the next call. Blocks; one call at a time.
+    /// Checks the files, and uses their contents for new connections. If the certificate and the
+    /// key do not match, for example while one of the files is being replaced, nothing changes; the
+    /// failure is logged once, and the next call tries again. Blocks; one call at a time.
     func reloadIfChanged() {
         let now = Self.fileState(tls.certificate)
         guard now != fileState else { return }

@@ -33,8 +33,8 @@ final class TLSSession {
 
     deinit { unsafe SSL_free(ssl) }
 
-    /// Takes sealed bytes and returns the complete plain ones. Drain afterwards: the handshake, key
-    /// updates and alerts produce output.
+    /// Takes sealed bytes and returns the plain bytes of all complete records. Drain afterwards:
+    /// the handshake, key updates and alerts produce output.
     func receive(_ bytes: UnsafeRawBufferPointer) -> Result<[UInt8], HTTPServerError> {
         ERR_clear_error()
         unsafe BIO_write(input, bytes.baseAddress, Int32(clamping: bytes.count))
@@ -70,7 +70,8 @@ final class TLSSession {
         return .success(plain)
     }
 
-    /// Replaces the BIO: an empty one retains the memory of its peak, and a connection has two.
+    /// Replaces the input BIO: an empty BIO retains the memory of its peak, and a connection has
+    /// two BIOs.
     private func renewInput() {
         guard unsafe BIO_ctrl_pending(input) == 0, let fresh = unsafe BIO_new(BIO_s_mem()) else {
             return

@@ -1,5 +1,5 @@
-/// Whether an address is one of the public Internet. A channel URI must resolve to one: otherwise a
-/// device's registration could make us call our own network.
+/// Distinguishes addresses of the public Internet from all others. A channel URI must resolve to a
+/// public address: otherwise a device's registration could make us call our own network.
 ///
 /// - SeeAlso: IANA's special-purpose address registries (RFC 6890).
 enum AddressRange {
@@ -14,7 +14,7 @@ enum AddressRange {
         if bytes[0..<10].allSatisfy({ $0 == 0 }), bytes[10] == 0xFF, bytes[11] == 0xFF {
             return isPublic(ipv4: embedded)
         }
-        // 64:ff9b::/96, the prefix of a translator for IPv4 addresses.
+        // 64:ff9b::/96 (NAT64) embeds an IPv4 address.
         if bytes[0..<4] == [0x00, 0x64, 0xFF, 0x9B], bytes[4..<12].allSatisfy({ $0 == 0 }) {
             return isPublic(ipv4: embedded)
         }

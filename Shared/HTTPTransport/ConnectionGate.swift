@@ -1,9 +1,9 @@
-/// Lets one call go alone on each new connection, and the others once it has been answered.
+/// Admits one call on each new connection, and the other calls once the first is answered.
 ///
-/// Until then libcurl does not know the peer's settings and would assume 100 streams; APNs allows
-/// one until it has seen a valid token. A refusal for that costs the connection. A first call
-/// without an answer within a second no longer blocks the others: by then the settings have
-/// arrived.
+/// Before the first answer libcurl does not know the peer's settings and would assume 100 streams.
+/// APNs allows one stream until it has seen a valid token, and a stream refused for that costs the
+/// connection. After a second without an answer the first call no longer blocks the others: by then
+/// the settings have arrived.
 ///
 /// It also stores the GOAWAY of each connection, as libcurl only reports it in its verbose output.
 /// Confined to its client's loop.
@@ -15,8 +15,8 @@ final class ConnectionGate {
 
     /// Local port → the first call on it.
     private var proving: [Int: First] = [:]
-    /// Ports of connections that have answered. A port that the kernel reuses counts as proven,
-    /// which costs no more than having no gate.
+    /// Ports of connections that have answered. A port that the kernel reuses still counts as
+    /// proven, which is no worse than having no gate.
     private var proven: Set<Int> = []
 
     /// The last stream that a connection's peer has accepted, if it reported one.
@@ -30,7 +30,7 @@ final class ConnectionGate {
         if proven.contains(port) { return true }
         if let first = proving[port] { return first.call == call }
         proving[port] = First(call: call, since: .now)
-        // A reused port is another connection.
+        // A reused port is another connection, which has no GOAWAY.
         lastStreams[port] = nil
         return true
     }

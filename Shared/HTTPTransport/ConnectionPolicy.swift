@@ -1,17 +1,17 @@
 /// The decisions of a pool about one connection. Pure: times are passed in, milliseconds.
 struct ConnectionPolicy: Equatable {
     struct Limits: Equatable {
-        /// Whether the peer allows one request until it has seen one with a valid token.
+        /// Whether the peer allows only one request until it has accepted a token.
         var provesFirst = false
-        /// How long the first request may block the others: without an answer by then the peer's
-        /// own stream limit decides.
+        /// How long the first request may block the others. After that only the peer's stream limit
+        /// decides, even without an answer.
         var proofMilliseconds: Int64 = 2000
         var settingsMilliseconds: Int64 = 4000
-        /// How long a peer may let nothing through that waits only for it.
+        /// How long requests that wait only for the peer may make no progress.
         var stallMilliseconds: Int64 = 4000
-        /// How long it may be silent with requests in flight before it gets a PING …
+        /// How long the peer may be silent, with requests in flight, before it gets a PING.
         var pingAfterMilliseconds: Int64 = 5000
-        /// … and how long it may take to answer that before it is given up.
+        /// How long the peer may take to answer the PING before the connection is given up.
         var pingMilliseconds: Int64 = 5000
         var idleMilliseconds: Int64 = 600_000
         var ageMilliseconds: Int64 = 6 * 3_600_000
@@ -20,26 +20,26 @@ struct ConnectionPolicy: Equatable {
     enum Action: Equatable {
         case none
         case ping
-        /// Takes no new request; closed when its last request has ended.
+        /// The connection takes no new request, and closes when its last request has ended.
         case retire
-        /// Given up: its requests are in doubt.
+        /// The connection is given up; its requests are in doubt.
         case giveUp
-        /// Takes no new request, and requests that it has not let through are to be taken back.
-        /// Returned repeatedly while there are any.
+        /// The connection takes no new request, and the requests that the peer has not let through
+        /// return to the queue. Returned repeatedly while any request is stuck.
         case stalled
     }
 
-    /// The answers, or the lifetime, after which a connection was worth making: nginx ends a
-    /// connection after 1000 requests.
+    /// The answers, or the lifetime, that make a connection worth its cost: nginx ends a connection
+    /// after 1000 requests.
     private static let minimumUsefulResponses = 50
     private static let lastingMilliseconds: Int64 = 10_000
     private static let settledAnswers = 10
 
     let limits: Limits
     private(set) var isRetiring = false
-    /// Whether it has answered a request, so that the connection works.
+    /// Whether the peer has answered a request, so that the connection is known to work.
     var hasAnswered: Bool { answers > 0 }
-    /// Whether its last answer has shown that connections to this peer are worth making.
+    /// Whether the last answer was the one that made the connection worth its cost.
     private(set) var hasJustLasted = false
     private var answers = 0
     private var hasBeenOld = false
@@ -53,7 +53,7 @@ struct ConnectionPolicy: Equatable {
     /// The time since which nothing that waits for the peer has moved.
     private var stuckSince: Int64?
     private var movedBytes = 0
-    /// The time since which it only has to close.
+    /// The time since which the connection has only to close.
     private var doneAt: Int64?
 
     init(_ limits: Limits) {
@@ -86,22 +86,23 @@ struct ConnectionPolicy: Equatable {
         if status != 401, status != 403 { isProven = true }
     }
 
-    /// Notes that a request sent at that time has timed out. Without any answer since, the
-    /// connection is up but useless.
+    /// Notes that a request sent at `sentAt` has timed out. If no request was answered since then,
+    /// the connection is up but useless, and retires.
     mutating func timedOut(sentAt: Int64) {
         if answeredAt <= sentAt { isRetiring = true }
     }
 
     mutating func retire() { isRetiring = true }
 
-    /// Notes that the peer ends it; returns whether that is too early, once.
+    /// Notes that the peer ends the connection. Returns whether that is too early; true at most
+    /// once.
     mutating func endsEarly(at now: Int64) -> Bool {
         guard !isEndCounted else { return false }
         isEndCounted = true
         return answers < Self.minimumUsefulResponses && now - openedAt < Self.lastingMilliseconds
     }
 
-    /// Returns how many requests it may be given now.
+    /// Returns how many more requests the connection may take now.
     func capacity(free: Int, open: Int) -> Int {
         guard !isRetiring else { return 0 }
         return isProven ? free : min(free, max(0, 1 - open))
@@ -117,13 +118,13 @@ struct ConnectionPolicy: Equatable {
     ///
     /// - Parameters:
     ///   - now: The time.
-    ///   - hasSettings: Whether the peer's have arrived.
+    ///   - hasSettings: Whether the peer's SETTINGS have arrived.
     ///   - awaited: The requests in flight whose end is awaited.
-    ///   - isCongested: Whether its socket does not take the output.
-    ///   - isStuck: Whether something waits for the peer alone: a stream that it does not allow, a
-    ///     window for a body.
-    ///   - movedBytes: The bytes of bodies so far.
-    /// - Returns: `retire` repeatedly, until it is closed.
+    ///   - isCongested: Whether the socket takes no output now.
+    ///   - isStuck: Whether something waits only for the peer: a request for a stream, or a body
+    ///     for a window.
+    ///   - movedBytes: The bytes of request bodies sent so far.
+    /// - Returns: The action; `retire` repeatedly, until the connection is closed.
     mutating func check(
         at now: Int64,
         hasSettings: Bool,
@@ -151,7 +152,8 @@ struct ConnectionPolicy: Equatable {
         guard awaited > 0 else {
             let isIdle = now - max(lastReceivedAt, openedAt) >= limits.idleMilliseconds
             guard isRetiring || isCongested || isIdle || isOld(at: now) else { return .none }
-            // It closes once its last bytes are written, which a vanished peer never takes.
+            // The connection closes once its last bytes are written. A vanished peer never takes
+            // them, so the time for that is limited.
             let since = doneAt ?? now
             doneAt = since
             return now - since >= limits.pingMilliseconds ? .giveUp : .retire
@@ -173,13 +175,13 @@ struct ReconnectPolicy: Equatable {
 
     /// Consecutive connections that failed.
     private(set) var failures = 0
-    /// Connections that answered and were ended early, beyond the tolerated ones, since one has
-    /// lasted.
+    /// The connections that answered but were ended early, beyond the tolerated number, since the
+    /// last connection that was worth its cost.
     private(set) var earlyEnds = 0
     private var notBefore: Int64 = 0
     private var forgiveness: TokenBucket
 
-    /// - Parameter forgives: Early ends at once that cause no delay; after these one each 10 s.
+    /// - Parameter forgives: The early ends in a row that cause no delay; after that one each 10 s.
     init(forgives: Int = 8) {
         forgiveness = TokenBucket(burst: forgives, everyMilliseconds: 10_000)
     }
@@ -193,8 +195,8 @@ struct ReconnectPolicy: Equatable {
     }
 
     /// Notes that a connection has answered, but the peer has ended it early. A provider that
-    /// recycles its servers does so occasionally; for one that does nothing else, haste does not
-    /// help.
+    /// recycles its servers does so now and then. If a provider always does so, fast reconnects do
+    /// not help.
     mutating func endedEarly(at now: Int64, jitter: Double) {
         guard !forgiveness.take(at: now) else { return }
         back(off: earlyEnds, from: now, jitter)
@@ -215,7 +217,7 @@ struct ReconnectPolicy: Equatable {
         if earlyEnds == 0 { notBefore = 0 }
     }
 
-    /// Notes that a connection has carried enough to be worth making.
+    /// Notes that a connection has proved worth its cost.
     mutating func lasted() {
         earlyEnds = 0
         succeeded()
@@ -227,12 +229,12 @@ struct ReconnectPolicy: Equatable {
     /// Returns how many connections to open now.
     ///
     /// - Parameters:
-    ///   - requests: Waiting and in flight.
-    ///   - waiting: The part of them that found no stream.
+    ///   - requests: The requests that wait or are in flight.
+    ///   - waiting: The requests that wait for a stream.
     ///   - streams: The estimated streams of a connection.
-    ///   - usable: Connections that take requests, or soon will.
-    ///   - isConnecting: Whether one of those is being made.
-    ///   - limit: The maximum of those.
+    ///   - usable: The connections that take requests, or soon will.
+    ///   - isConnecting: Whether one of the usable connections is still connecting.
+    ///   - limit: The maximum number of usable connections.
     /// - Returns: 0 if there are enough, connecting ones included.
     func toOpen(
         requests: Int,
@@ -255,7 +257,7 @@ struct ReconnectPolicy: Equatable {
 struct ReplacementPolicy: Equatable {
     private var bucket: TokenBucket
 
-    /// - Parameter burst: How many at once; after that one a second.
+    /// - Parameter burst: How many replacements at once; after that one a second.
     init(burst: Int) { bucket = TokenBucket(burst: burst, everyMilliseconds: 1000) }
 
     mutating func admits(at now: Int64) -> Bool { bucket.take(at: now) }

@@ -134,8 +134,8 @@ struct PeerAddress {
     let isPublic: Bool
     let port: Int
 
-    /// Reads an address; anything but an `AF_INET` or `AF_INET6` address of its family's length is
-    /// not public.
+    /// Reads an address. An address of another family than `AF_INET` and `AF_INET6`, or shorter
+    /// than its family's structure, counts as not public.
     init(family: Int32, length: Int, address: UnsafeRawPointer) {
         switch family {
         case AF_INET where length >= MemoryLayout<sockaddr_in>.size:
@@ -203,7 +203,7 @@ private func onPreRequest(
     return transfer.willSend(fromPort: Int(localPort)) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
 }
 
-/// Opens every socket, so it sees each resolved address.
+/// Opens every socket for libcurl, so it sees each resolved address.
 private func onOpenSocket(
     _ pointer: UnsafeMutableRawPointer?,
     _ purpose: curlsocktype,

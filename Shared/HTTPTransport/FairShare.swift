@@ -1,13 +1,13 @@
 /// The part of a shared resource that one owner may hold. Pure.
 ///
-/// An owner may take one more while it holds less than three times of what is free. So a single
-/// owner gets three quarters, and the rest is free for others, however long it holds its part: a
-/// provider that does not answer one app must not block another app's. The more an owner already
-/// holds, the more has to be free; an owner that holds nothing needs one free.
+/// An owner may take one more while it holds less than three times the free number. So a single
+/// owner gets at most three quarters. The rest stays free for others, however long the owner holds
+/// its part: a provider that does not answer one app must not block other apps. The more an owner
+/// already holds, the more must be free; an owner that holds nothing needs one free.
 package enum FairShare {
     private static let weight = 3
 
-    /// Whether an owner that holds `holding` may take one of the free ones.
+    /// Whether an owner that holds `holding` may take one more while `free` are free.
     package static func admits(holding: Int, free: Int) -> Bool {
         free > 0 && (holding == 0 || holding < weight * free)
     }

@@ -2,13 +2,13 @@ internal import CCurl
 internal import EventLoop
 internal import HTTP2
 
-/// One HTTP/2 connection: libcurl makes it (names, addresses, proxy, TLS), then a session of our
-/// own runs over it by `curl_easy_send` and `curl_easy_recv`.
+/// One HTTP/2 connection: libcurl opens it (names, addresses, proxy, TLS); then our HTTP/2 session
+/// runs over it by `curl_easy_send` and `curl_easy_recv`.
 ///
-/// Authority: sole owner of one multi handle and one easy handle, so of the socket, and of its
-/// session. One multi handle a connection: a shared one closes connections that it considers idle.
-/// Confined to the loop of its pool, which it notifies; it keeps itself alive until it has ended,
-/// and reports that end exactly once, never from inside `start` or `flush`.
+/// Authority: sole owner of one multi handle and one easy handle (and so of the socket), and of its
+/// session. Each connection has its own multi handle: a shared one closes connections that it
+/// considers idle. Confined to the loop of its pool, which it notifies. A connection retains itself
+/// until it has ended, and reports its end exactly once, never from inside `start` or `flush`.
 @safe
 final class HTTP2Connection: @unchecked Sendable {
     enum Phase {
@@ -17,9 +17,9 @@ final class HTTP2Connection: @unchecked Sendable {
 
     let number: Int
     let session: HTTP2ClientSession
-    /// The pool's policy for it.
+    /// The pool's policy for this connection.
     var rule: ConnectionPolicy
-    /// Whether the peer ended it.
+    /// Whether the peer ended the connection.
     var wasSentAway = false
     private(set) var phase = Phase.connecting
     /// How many of the session's drained bytes the socket has taken.
@@ -38,7 +38,7 @@ final class HTTP2Connection: @unchecked Sendable {
     private var timer: LoopTimer?
     private var watch: DescriptorWatch?
     private var output = OutputBuffer()
-    /// libcurl's buffer, while it is open.
+    /// The read buffer between the socket and TLS (`bufferReads`).
     private var buffered: OpaquePointer?
     /// The timer of a read pause: nothing is read until it fires.
     private var pause: LoopTimer?
@@ -46,18 +46,18 @@ final class HTTP2Connection: @unchecked Sendable {
     private var speaksHTTP2 = false
     private var itself: HTTP2Connection?
 
-    /// The number of requests in flight beyond which …
+    /// The requests in flight from which on answers are batched.
     private static let busyStreams = 256
-    /// … and the part of them below which answers are batched by reading again a millisecond later:
-    /// a wake-up for a few costs more than they do.
+    /// If a read ends less than this part of the requests (1/8), the next read follows a
+    /// millisecond later: a wake-up for a few answers costs more than the answers.
     private static let busyPart = 8
     /// The bytes read before other connections get their turn.
     static let inputBytes = 65_536
     private static let recordBytes = 16_384
     /// The bytes taken out of the socket at a time.
     private static let socketBytes: Int32 = 65_536
-    /// The bytes taken out of the session at a time, and only when the socket has taken the
-    /// previous ones.
+    /// The bytes taken out of the session at a time. The next bytes follow only when the socket has
+    /// taken these.
     static let outputBytes = 65_536
 
     /// Prepares the handles; nothing happens before `start`.
@@ -120,7 +120,7 @@ final class HTTP2Connection: @unchecked Sendable {
         options.setCommon(configuration)
         options.set(CURLOPT_URL, "https://\(url.host):\(url.port)/")
         options.set(CURLOPT_CONNECT_ONLY, 1)
-        // libcurl would offer HTTP/1.1, or speak HTTP/2 itself.
+        // With ALPN on, libcurl would offer HTTP/1.1, or speak HTTP/2 itself.
         options.set(CURLOPT_SSL_ENABLE_ALPN, 0)
         options.set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1))
         // The trust store provides all authorities.
@@ -139,7 +139,7 @@ final class HTTP2Connection: @unchecked Sendable {
 
     func start() {
         itself = self
-        // libcurl requests its timer in here, and so continues in a later turn.
+        // Inside this call libcurl requests a timer, and so continues in a later turn.
         guard unsafe curl_multi_add_handle(multi, easy) == CURLM_OK else {
             loop.atEndOfTurn { self.end(HTTPTransportError(.local, requestWasNotSent: true)) }
             return
@@ -245,7 +245,8 @@ final class HTTP2Connection: @unchecked Sendable {
         unsafe trust.prepare(context)
     }
 
-    /// Called at the only moment at which libcurl shows its TLS session.
+    /// Reads the chosen protocol from the TLS session, which libcurl exposes only during this
+    /// callback.
     fileprivate func isReady() {
         guard let tls = unsafe carillon_easy_tls_session(easy) else { return }
         speaksHTTP2 = unsafe hasChosenHTTP2(tls)
@@ -262,7 +263,7 @@ final class HTTP2Connection: @unchecked Sendable {
     /// The memory in use for output.
     var outputMemory: Int { output.bytes.count }
 
-    /// Whether the socket does not take the output; more would only wait.
+    /// Whether the socket takes no output now, so that more output would only wait.
     private(set) var isCongested = false
     /// Whether the socket is watched for becoming writable.
     private var isBlocked = false
@@ -279,7 +280,7 @@ final class HTTP2Connection: @unchecked Sendable {
         let open = session.openStreams
         let (count, error) = unsafe receive(into: pool.input)
         let ended = open - session.openStreams
-        // Bytes from before the end count.
+        // Bytes received before the end are processed first.
         if count > 0 { pool.received(self) }
         guard phase == .open else { return }
         if let error {
@@ -406,8 +407,8 @@ final class HTTP2Connection: @unchecked Sendable {
 
     // MARK: The end
 
-    /// Says goodbye if the peer can still read it, then ends. The pool gets the end of each
-    /// request.
+    /// Sends GOAWAY if the connection is open, then ends it. The pool is notified of each request's
+    /// end.
     func shut(_ error: HTTPTransportError) {
         if phase == .open {
             session.terminate()
@@ -427,7 +428,7 @@ final class HTTP2Connection: @unchecked Sendable {
         watch?.close()
         watch = nil
         pool.ended(self, error, wasOpen: wasOpen)
-        // Not inside libcurl's call: it may be the caller.
+        // Released in a later turn, as libcurl may be the caller.
         let me = itself
         itself = nil
         loop.execute { _ = me }

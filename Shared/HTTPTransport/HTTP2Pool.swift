@@ -5,19 +5,20 @@ package import Observability
 /// Requests to one origin over several HTTP/2 connections, opened as load needs.
 ///
 /// Authority: sole owner of its connections and of the queue of requests that found no free stream.
-/// A request is given to a connection only if the peer's present stream limit has room, so none
-/// waits inside a connection. Each ends exactly once: with its answer, or with an error that says
-/// whether it may have reached the peer (`isInDoubt`) or never left (`requestWasNotSent`). Requests
-/// that a peer reports as not processed (GOAWAY, REFUSED_STREAM), that no socket had taken when its
-/// connection died, or that a peer does not let through for seconds, the end of the body included,
-/// move to another connection automatically; no other request is ever sent twice.
+/// A request is given to a connection only if the peer's present stream limit has room, so no
+/// request waits inside a connection. Each request ends exactly once: with its answer, or with an
+/// error that says whether the request may have reached the peer (`isInDoubt`) or never left
+/// (`requestWasNotSent`). A request moves to another connection automatically if a peer reports it
+/// as not processed (GOAWAY, REFUSED_STREAM), if the socket had not taken it when its connection
+/// died, or if a peer does not let all of it through for seconds. No other request is ever sent
+/// twice.
 ///
-/// A connection that lets nothing through is replaced within seconds, the next ones with growing
-/// delays; after a few consecutive ones the waiting requests fail.
+/// A connection that lets nothing through is replaced within seconds. If its replacements fail as
+/// well, the delays grow; after a few consecutive failures the waiting requests fail.
 ///
-/// Confined to one loop. At the end of a turn the waiting requests are distributed, urgent ones
-/// first and in turns among their owners, none of which gets all streams (`FairShare`), and each
-/// connection writes once.
+/// Confined to one loop. At the end of a turn the pool distributes the waiting requests: urgent
+/// ones first, and in turns among their owners, so that no owner gets all streams (`FairShare`).
+/// Then each connection writes once.
 ///
 /// Shutdown: `close()` ends every request and leaves nothing registered with the loop;
 /// `closeAfterLast()` takes no new requests and does the same once the present ones have ended. An
@@ -42,14 +43,14 @@ package final class HTTP2Pool: @unchecked Sendable {
     private var table = RequestTable()
     private(set) var reconnect: ReconnectPolicy
     private var replacement: ReplacementPolicy
-    /// The streams that a connection was last found to carry.
+    /// The number of streams that a connection was last found to allow.
     private var usualStreams = 500
     private var isAtEndOfTurn = false
     /// Whether requests have returned to the queue since the last distribution.
     private var hasReturnedRequests = false
     private var timer: LoopTimer?
     private var timerPeriod = Duration.zero
-    /// Whether further timeouts are due, in a turn of their own.
+    /// Whether another turn is scheduled that ends due requests.
     private var isEndingDue = false
     private let start = ContinuousClock.now
     private let tickMilliseconds: Int64
@@ -60,11 +61,12 @@ package final class HTTP2Pool: @unchecked Sendable {
     let input: UnsafeMutableRawBufferPointer
 
     private static let restingTick = Duration.seconds(10)
-    /// A peer that refuses a stream this often means it.
+    /// A request fails once the peer has refused its stream this often.
     private static let maximumRefusals = 10
-    /// Consecutive connections that were established, and ended without an answer.
+    /// The waiting requests fail after this many consecutive connections without an answer.
     private static let maximumFailures = 3
-    /// The least requests given to one connection at a time: fewer bytes a write mean more writes.
+    /// The least requests given to one connection at a time: fewer requests a write mean more
+    /// writes.
     private static let smallestShare = 32
     /// The most timeouts in one turn.
     static let endsOfTurn = 100
@@ -105,7 +107,7 @@ package final class HTTP2Pool: @unchecked Sendable {
     /// The requests accepted and not yet ended.
     package var requestsInside: Int { table.count }
 
-    /// The part of them without a stream.
+    /// The accepted requests that wait for a stream.
     package var requestsWaiting: Int { table.waiting }
 
     /// The lookups of a name: one for each connection, so that a provider's new addresses are
@@ -118,7 +120,7 @@ package final class HTTP2Pool: @unchecked Sendable {
     /// Starts each request, in order as far as the connections allow.
     ///
     /// - Parameters:
-    ///   - requests: Urgent ones overtake others that wait for a stream.
+    ///   - requests: The requests; urgent ones overtake others that wait for a stream.
     ///   - owner: Their owner, if several share the pool: for `withdraw`, and for a fair share.
     ///   - completion: Runs on the loop, once for each index, never before this returns.
     package func send(
@@ -152,11 +154,11 @@ package final class HTTP2Pool: @unchecked Sendable {
         turnEnds()
     }
 
-    /// Ends every request of which nothing has been written, with `withdrawn`, before this returns:
-    /// none of them is sent later. Requests in flight continue to their end, and are not sent again
-    /// if the peer reports that it did not process them.
+    /// Ends every request of which nothing has been written, with `withdrawn`, before this returns;
+    /// such a request is never sent later. A request in flight continues to its end, and is not
+    /// sent again if the peer reports that it did not process the request.
     ///
-    /// - Parameter owner: Their owner; nil for all.
+    /// - Parameter owner: The owner of the requests; nil for all owners.
     package func withdraw(of owner: ObjectIdentifier? = nil) {
         assert(loop.isCurrent)
         let withdrawn = table.withdraw(of: owner) { recall($0) }
@@ -171,8 +173,8 @@ package final class HTTP2Pool: @unchecked Sendable {
             .session.recall(stream: place.stream) ?? false
     }
 
-    /// Gives this connection no more requests, because of its answers; others replace it. Not more
-    /// often than providers tolerate.
+    /// Gives this connection no more requests, because of its answers; another connection replaces
+    /// it. Does nothing if that would be more often than providers tolerate (`ReplacementPolicy`).
     package func retire(_ connection: Int, because reason: String) {
         guard let found = connections.first(where: { $0.number == connection }),
             !found.rule.isRetiring, replacement.admits(at: milliseconds)
@@ -220,7 +222,7 @@ package final class HTTP2Pool: @unchecked Sendable {
         hasReturnedRequests = false
         for connection in connections {
             connection.flush()
-            // Cancelled streams end as they are written.
+            // A cancelled stream ends when its reset is written.
             takeCompletions(connection)
             if connection.rule.isRetiring, connection.phase == .open,
                 connection.session.openStreams == 0, connection.pendingBytes == 0
@@ -247,7 +249,7 @@ package final class HTTP2Pool: @unchecked Sendable {
             let fair = table.waiting / connections.count + 1
             let share = min(room, max(Self.smallestShare, fair))
             for index in 0..<share {
-                // The remaining streams are for owners other than the waiting ones.
+                // The remaining streams are reserved for owners without waiting requests.
                 guard let number = table.next(freeStreams: free - index) else { return }
                 if index == 0 { best.rule.sent(at: now) }
                 submit(number, on: best)
@@ -270,7 +272,7 @@ package final class HTTP2Pool: @unchecked Sendable {
         } catch {
             switch error {
             case .noStream:
-                // It had capacity a moment ago, so it has no stream id left.
+                // The connection had capacity a moment ago, so it has no stream id left.
                 table.putBack(number)
                 connection.rule.retire()
             case .invalid: finish(number, .failure(Self.invalid))
@@ -288,14 +290,14 @@ package final class HTTP2Pool: @unchecked Sendable {
             isConnecting: connections.contains { $0.phase == .connecting },
             limit: configuration.maximumConnections
         )
-        // Connections that only finish their last requests count too, but never so that nothing can
-        // start.
+        // All connections, including those that only finish their last requests, are at most twice
+        // the maximum.
         let room = configuration.maximumConnections * 2 - connections.count
         for _ in 0..<min(count, max(room, 0)) { openConnection() }
     }
 
-    /// Returns the estimated streams of a further connection: as many as the best of those that
-    /// take requests. A limit from before the peer has seen a valid token does not count.
+    /// Returns the estimated streams of a further connection: the highest limit of the connections
+    /// that take requests. A limit from before the peer has accepted a token does not count.
     private func streamsPerConnection() -> Int {
         var known = 0
         for connection in connections where connection.phase == .open {
@@ -353,14 +355,15 @@ package final class HTTP2Pool: @unchecked Sendable {
         if session.hasUndrainedRequests,
             session.isGoingAway || session.openStreams > session.peerStreamLimit
         {
-            // Requests of which nothing was written wait in the queue, not in the connection.
+            // Requests of which nothing was written return to the queue.
             _ = table.putBackAll(from: connection.number) { recall($0) }
         }
         turnEnds()
     }
 
-    /// Notes that the peer ends a connection that has answered. If that is soon after it was made,
-    /// repeatedly, the next ones are delayed. The end of an unused connection does no harm.
+    /// Notes that the peer ends a connection that has answered. If the peer repeatedly ends
+    /// connections soon after they open, the next ones are delayed. The end of a connection without
+    /// requests does not count.
     private func countEnd(of connection: HTTP2Connection) {
         guard connection.rule.hasAnswered,
             table.awaited(on: connection.number) > 0 || table.waiting > 0,
@@ -432,7 +435,7 @@ package final class HTTP2Pool: @unchecked Sendable {
 
     func ended(_ connection: HTTP2Connection, _ error: HTTPTransportError, wasOpen: Bool) {
         connections.removeAll { $0 === connection }
-        // It sent GOAWAY, or something after which the session did.
+        // The peer sent GOAWAY, or something to which the session answered with GOAWAY.
         let wasSentAway = connection.wasSentAway
         now = milliseconds
         connection.session.abandon(writtenBytes: connection.writtenBytes) {
@@ -450,8 +453,8 @@ package final class HTTP2Pool: @unchecked Sendable {
     }
 
     /// Notes that a connection failed. Waiting requests fail with the error, unless another
-    /// connection may still come, or this one was at least established and it has not happened
-    /// often.
+    /// connection can still serve them. If the failed connection was established at least, they
+    /// fail only after a few consecutive failures.
     private func failed(_ error: HTTPTransportError, isFinal: Bool) {
         reconnect.failed(at: milliseconds, jitter: Double.random(in: 0..<1))
         guard !connections.contains(where: { !$0.rule.isRetiring }),
@@ -487,8 +490,9 @@ package final class HTTP2Pool: @unchecked Sendable {
         timer = loop.schedule(after: period, every: period) { [unowned self] in timePasses() }
     }
 
-    /// Ends timed-out requests. A silent peer lets thousands end in the same moment, each followed
-    /// by a retry, a record or another request: other work gets its turns in between.
+    /// Ends timed-out requests. With a silent peer thousands time out at the same moment, each
+    /// followed by a retry, a record or another request. So one turn ends only some of them, and
+    /// other work runs in between.
     private func endDue() {
         guard state != .closed else { return }
         now = milliseconds
@@ -497,7 +501,8 @@ package final class HTTP2Pool: @unchecked Sendable {
         for (ended, place) in due { timedOut(ended, place) }
         guard table.hasDue(by: tick), !isEndingDue else { return }
         isEndingDue = true
-        // Not from a timer's callback: libuv would run the next one before it looks at a socket.
+        // The next timer is not started in this timer's callback: libuv would run it before it
+        // polls the sockets.
         loop.atEndOfTurn { [self] in
             loop.schedule(after: .zero) { [self] in
                 isEndingDue = false
@@ -536,8 +541,8 @@ package final class HTTP2Pool: @unchecked Sendable {
             || session.hasUnfinishedRequests && !connection.isCongested
     }
 
-    /// Replaces a connection whose peer lets nothing through. Requests that it has not taken whole
-    /// return to the queue; the others are awaited.
+    /// Replaces a connection whose peer lets nothing through. Requests that the peer has not taken
+    /// as a whole return to the queue; the other requests are still awaited.
     private func stalled(_ connection: HTTP2Connection) {
         let isNews = !connection.rule.isRetiring
         connection.rule.retire()

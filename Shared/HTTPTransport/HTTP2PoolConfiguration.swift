@@ -4,8 +4,8 @@ package import Observability
 package struct HTTP2PoolConfiguration: Sendable {
     /// An https URL without a path.
     package var origin: String
-    /// Only the hosts, the client certificate, the CA file, the proxy, the connect timeout and the
-    /// response size apply.
+    /// Settings of the transport, of which only the hosts, the client certificate, the CA file, the
+    /// proxy, the connect timeout and the response size apply.
     package var transport: HTTPTransportConfiguration
     /// 1...100. Default 4.
     package var maximumConnections: Int
@@ -16,18 +16,18 @@ package struct HTTP2PoolConfiguration: Sendable {
     /// Whether one request goes first on each new connection until an answer shows that its token
     /// was accepted, as APNs demands.
     package var provesFirst: Bool
-    /// The time after which the others follow although the first has no answer: a silent one must
-    /// not block all, and the peer's own stream limit applies anyway.
+    /// The time after which other requests follow although the first has no answer: an unanswered
+    /// request must not block all others, and the peer's stream limit applies anyway.
     package var proofTimeout: Duration
     /// The time after which an idle connection is closed.
     package var idleTimeout: Duration
     /// The age at which a connection takes no more requests, so that another address may get them.
     package var maximumAge: Duration
-    /// The silence, with requests in flight, after which the peer gets a PING, and as long again to
-    /// answer.
+    /// How long a peer may be silent, with requests in flight, before it gets a PING; it has as
+    /// long again to answer.
     package var pingAfter: Duration
-    /// The time after which a connection is replaced that lets nothing through – its peer sends no
-    /// SETTINGS, allows no stream, opens no window.
+    /// The time after which a connection that lets nothing through is replaced: its peer sends no
+    /// SETTINGS, allows no stream or opens no window.
     package var stallTimeout: Duration
     /// Records how long urgent requests wait for a stream.
     package var waits: Histogram?

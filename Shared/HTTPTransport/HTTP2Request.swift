@@ -20,7 +20,7 @@ package final class HTTP2RequestHead: Sendable {
     /// - Parameters:
     ///   - origin: The target of the requests.
     ///   - method: The method of all requests.
-    ///   - headers: The same on each request.
+    ///   - headers: The headers that are the same on each request.
     ///   - varying: Names of the headers whose values each request brings.
     /// - Throws: `invalidRequest`.
     package init(
@@ -59,7 +59,7 @@ package struct HTTP2Requests: ~Copyable, Sendable {
 
     /// - Parameters:
     ///   - count: The expected number of requests.
-    ///   - textBytes: The expected bytes of the path and values of one.
+    ///   - textBytes: The expected bytes of the path and values of one request.
     package init(count: Int = 16, textBytes: Int = 192) {
         batch = HTTP2.RequestBatch(count: count, bytes: count * textBytes + 4096)
         terms.reserveCapacity(count)
@@ -67,17 +67,17 @@ package struct HTTP2Requests: ~Copyable, Sendable {
 
     package var count: Int { terms.count }
 
-    /// Adds a request. An invalid one ends with `invalidRequest` in its turn.
+    /// Adds a request. An invalid request ends with `invalidRequest` in its turn.
     ///
     /// - Parameters:
-    ///   - head: The part that it shares with others.
+    ///   - head: The part that the request shares with others.
     ///   - path: With its query.
-    ///   - pathEnd: Follows the path, if that has a part of its own.
+    ///   - pathEnd: Appended to `path`, for a path that differs only in its end.
     ///   - value: The value of the first of the head's varying headers, if any.
-    ///   - values: The values of the others.
+    ///   - values: The values of the other varying headers.
     ///   - body: Copied.
     ///   - timeout: From `send` to the last byte of the answer, waiting for a connection included.
-    ///   - isUrgent: Whether it overtakes non-urgent ones that wait for a stream.
+    ///   - isUrgent: Whether it overtakes non-urgent requests that wait for a stream.
     package mutating func add(
         _ head: HTTP2RequestHead,
         path: String,
@@ -110,13 +110,13 @@ package struct HTTP2Response: Sendable {
     package var status: Int { answer.status }
     package var body: [UInt8] { answer.body }
 
-    /// Returns the first value of a header, by its name in lower case; `expected` itself if they
-    /// are equal.
+    /// Returns the first value of a header, by its name in lower case. If the value equals
+    /// `expected`, returns `expected`, which saves making a string.
     package func header(_ name: String, expected: String? = nil) -> String? {
         answer.field(name, expected: expected)
     }
 
-    /// The response with every header as a string, which costs more than most responses are worth.
+    /// The response with every header as a string, which is expensive.
     package var whole: HTTPResponse {
         HTTPResponse(
             status: status,

@@ -28,8 +28,8 @@ package final class HTTPClient: @unchecked Sendable {
     private var state = State.open
     private var transfers: [UInt: Transfer] = [:]
     private let gate = ConnectionGate()
-    /// Transfers taken out of libcurl until the first call has been answered, or to be added again;
-    /// they are in `transfers`, too.
+    /// Transfers that are out of libcurl for now: they wait for the answer to the first call, or
+    /// will be added again. They are in `transfers`, too.
     private var heldBack: [UInt: Transfer] = [:]
     private var watches: [Int32: DescriptorWatch] = [:]
     private var libcurlTimer: LoopTimer?
@@ -108,8 +108,8 @@ package final class HTTPClient: @unchecked Sendable {
         watchDeadlines()
     }
 
-    /// Makes one call from any task; it ends by the request's deadline at the latest, so
-    /// cancellation does not cut it short.
+    /// Makes one call from any task. Cancellation does not end the call, which ends at the
+    /// request's deadline at the latest.
     nonisolated package func call(
         _ request: HTTPRequest
     ) async throws(HTTPTransportError) -> HTTPResponse {
@@ -149,7 +149,7 @@ package final class HTTPClient: @unchecked Sendable {
         itself = nil
     }
 
-    /// Takes no further calls, and closes once those in progress have ended. Loop only.
+    /// Takes no further calls, and closes once the calls in progress have ended. Loop only.
     package func closeAfterLastCall() {
         assert(loop.isCurrent)
         guard state == .open else { return }
@@ -159,7 +159,7 @@ package final class HTTPClient: @unchecked Sendable {
 
     // MARK: libcurl's requests
 
-    /// Changes a watch. Not yet inside libcurl, so that it may be called again from here.
+    /// Changes a watch. Called from inside libcurl, so it must not call libcurl.
     fileprivate func socketChanged(_ descriptor: Int32, _ what: Int32) {
         guard state != .closed else { return }
         if what == CURL_POLL_REMOVE {

@@ -8,7 +8,7 @@ package struct HTTPField: Hashable, Sendable {
     }
 }
 
-/// One whole call: the body is in memory, and so will the answer's be.
+/// One call. The body is in memory as a whole, and so is the answer's body later.
 package struct HTTPRequest: Sendable {
     package var method: String
     package var url: String

@@ -38,7 +38,7 @@ package struct HTTPTransportError: Error, Equatable, Sendable, CustomStringConve
         self.detail = detail
     }
 
-    /// Whether it may have been sent without an answer: the peer's result is unknown.
+    /// Whether the request may have reached the peer, so that its result is unknown.
     package var isInDoubt: Bool { !requestWasNotSent }
 
     package var isRetryable: Bool {

@@ -2,9 +2,9 @@ internal import CCurl
 
 /// The targets that a client may connect to.
 ///
-/// An entry is `.suffix.example` (any host below it), `host.example` (that host), both only over
-/// https on port 443 and never at a private address; or `host:port`, or `host:port/path/`, which
-/// names one target exactly and may be private: a simulator, or an origin that the operator
+/// An entry `.suffix.example` allows any host below it, and `host.example` that host; both only
+/// over https on port 443 and never at a private address. An entry `host:port` or `host:port/path/`
+/// names one target exactly, which may be private: a simulator, or an origin that the operator
 /// configured.
 package struct HostPolicy: Sendable, Equatable {
     package struct InvalidEntry: Error, Equatable, CustomStringConvertible {
@@ -170,6 +170,7 @@ struct URLParts: Equatable {
     var isPlainHTTPS: Bool { scheme == "https" && port == 443 }
     var isPlainHTTP: Bool { scheme == "http" && port == 80 }
 
-    /// Whether the path has an encoded dot, which could climb out of it once the server decodes it.
+    /// Whether the path has an encoded dot: decoded by the server, it could lead out of the allowed
+    /// path.
     var hidesDots: Bool { path.lowercased().contains("%2e") }
 }

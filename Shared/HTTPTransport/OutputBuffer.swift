@@ -1,7 +1,7 @@
 /// The output of a session that its socket has not taken. Pure.
 ///
-/// Taken bytes are removed: otherwise it would grow for as long as the connection lives, if a slow
-/// socket is always given more.
+/// Taken bytes are removed. Otherwise the buffer of a slow socket, which never gets empty, would
+/// grow for as long as the connection lives.
 struct OutputBuffer {
     /// The bytes; only append to them.
     var bytes: [UInt8] = []
@@ -22,8 +22,8 @@ struct OutputBuffer {
         }
     }
 
-    /// Notes taken bytes. They stay until they are `smallestMove`, and no fewer than the bytes to
-    /// move.
+    /// Notes taken bytes. They stay at the front until there are at least `smallestMove` of them,
+    /// and no fewer than the bytes to move.
     mutating func took(_ count: Int) {
         sent += count
         if sent == bytes.count {

@@ -85,7 +85,7 @@ struct RequestQueue {
     private var urgent = Owners()
     private var others = Owners()
     private var gone = 0
-    /// The urgent requests since the last turn of the others.
+    /// The urgent requests taken since the last non-urgent one.
     private var overtaken = 0
     private var lastTurnWasOthers = false
 
@@ -115,14 +115,15 @@ struct RequestQueue {
     /// Notes that a queued request is not awaited any more; it stays in the queue.
     mutating func left() { gone += 1 }
 
-    /// Notes that the last request was not awaited any more; the next one gets its turn.
+    /// Notes that the request that `next` returned was not awaited any more; the next request gets
+    /// its turn.
     mutating func passed() {
         gone -= 1
         if lastTurnWasOthers { overtaken = Self.urgentInARow }
     }
 
     /// - Parameter mayTake: Whether an owner may have one more in flight.
-    /// - Returns: Nil if no request is queued whose owner may.
+    /// - Returns: Nil if no queued request has an owner that may.
     mutating func next(where mayTake: (Int) -> Bool) -> Int? {
         lastTurnWasOthers = overtaken >= Self.urgentInARow && others.count > 0
         if lastTurnWasOthers, let number = others.next(where: mayTake) {

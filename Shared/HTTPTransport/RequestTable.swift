@@ -7,7 +7,7 @@ internal import HTTP2
 /// A number identifies a request in the table. It stays used for as long as a stream or the queue
 /// has it, even if the request is not awaited any more.
 struct RequestTable {
-    /// Requests that came together are held together, until the last of them has ended.
+    /// Requests that were sent together. They stay in memory until the last of them has ended.
     final class Batch {
         let requests: HTTP2.RequestBatch
         let owner: ObjectIdentifier?
@@ -72,9 +72,9 @@ struct RequestTable {
     /// An owner with requests in the table.
     private struct Owner {
         var id: ObjectIdentifier?
-        /// How many numbers its requests use, and the calls that add some …
+        /// The numbers that its requests use, and one for each `enter` without a `leave`.
         var numbers = 0
-        /// … and how many of these have a stream.
+        /// How many of its requests have a stream.
         var streams = 0
     }
 
@@ -91,7 +91,7 @@ struct RequestTable {
     /// Returns the number of awaited requests in flight on a connection.
     func awaited(on connection: Int) -> Int { out[connection] ?? 0 }
 
-    /// Counts these; the only place that does.
+    /// Changes the number of awaited requests on a connection; the only place that does.
     private mutating func count(_ change: Int, on connection: Int) {
         let count = awaited(on: connection) + change
         out[connection] = count == 0 ? nil : count
@@ -103,7 +103,7 @@ struct RequestTable {
     /// The awaited requests.
     var count: Int { wheel.count }
 
-    /// The part of them that is queued.
+    /// The awaited requests that are queued.
     var waiting: Int { line.live }
 
     // MARK: In and through
@@ -163,8 +163,8 @@ struct RequestTable {
     /// Takes the next request out of the queue, for `started`, `putBack` or `end`.
     ///
     /// - Parameter freeStreams: The number of free streams; an owner gets its fair share of them.
-    ///   Requests without an owner have the pool for themselves.
-    /// - Returns: Nil if no request waits, or none that may be sent.
+    ///   Requests without an owner are not limited.
+    /// - Returns: Nil if no request waits that may be sent.
     mutating func next(freeStreams: Int) -> Int? {
         while let number = line.next(where: { [owners] owner in
             owners[owner].id == nil
@@ -180,7 +180,7 @@ struct RequestTable {
     /// Whether the request is awaited.
     func isAwaited(_ number: Int) -> Bool { entries[number].batch != nil }
 
-    /// Whether it was in flight when its owner withdrew its requests, so that it must not be sent
+    /// Whether the request was in flight when its owner withdrew, so that it must not be sent
     /// again.
     func isWithdrawn(_ number: Int) -> Bool { entries[number].isWithdrawn }
 
@@ -255,7 +255,7 @@ struct RequestTable {
         return expired
     }
 
-    /// Ends the queued requests, and those in flight that can be recalled.
+    /// Ends the queued requests, and the requests in flight that can be recalled.
     ///
     /// - Parameters:
     ///   - owner: Their owner; nil for all.
@@ -281,13 +281,13 @@ struct RequestTable {
         return withdrawn
     }
 
-    /// Returns the requests of a connection that can be recalled to the queue, under another
-    /// number: their stream ends in its own time.
+    /// Moves the requests of a connection that can be recalled back to the queue. Each request gets
+    /// a new number, as its stream has the old number until the stream ends.
     ///
     /// - Returns: How many.
     mutating func putBackAll(from connection: Int, recall: (Place) -> Bool) -> Int {
         var moved = 0
-        // The last comes back first, so that their order is preserved.
+        // The last request is put back first, so that their order is preserved.
         let numbers = entries.indices.filter {
             entries[$0].batch != nil && entries[$0].place?.connection == connection
         }

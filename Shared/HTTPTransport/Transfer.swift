@@ -169,15 +169,15 @@ final class Transfer {
         return true
     }
 
-    /// Whether this end is only an attempt that had to wait for another call, so that it must be
-    /// added again. Reading it resets it.
+    /// Whether the attempt ended only because it had to wait for another call, so that the transfer
+    /// must be added again. Resets itself when it is called.
     func takeHeldBack() -> Bool {
         defer { isHeldBack = false }
         return isHeldBack
     }
 
-    /// Whether the peer has reported that it did not process this attempt, so that the call may be
-    /// added again as a new one. Reading it resets it; true only a few times.
+    /// Whether the peer has reported that it did not process this attempt, so that the transfer may
+    /// be added again. If true, the attempt is reset; true only a few times.
     func takeUnprocessed() -> Bool {
         guard isUnprocessed, timesUnprocessed < Self.maximumTimesUnprocessed else { return false }
         timesUnprocessed += 1
@@ -194,9 +194,9 @@ final class Transfer {
         return gate.isUnprocessed(stream: stream, onPort: port)
     }
 
-    /// Reads libcurl's verbose output: its only report of streams and GOAWAY. If a version changes
-    /// its words, the cost is a needless doubt about what was sent, nothing else; a test detects
-    /// it.
+    /// Reads libcurl's verbose output: its only report of streams and GOAWAY. If a version of
+    /// libcurl changes the wording, the only cost is that requests that were not processed count as
+    /// in doubt; a test detects it.
     func heard(_ text: UnsafeRawBufferPointer) {
         func number(after mark: StaticString) -> Int? {
             let mark = unsafe UnsafeBufferPointer(
@@ -228,8 +228,8 @@ final class Transfer {
         }
     }
 
-    /// - Returns: Whether a connection may be opened there. One through a proxy goes to the proxy,
-    ///   recognised by its port; if proxy and target share one, the address must be public.
+    /// - Returns: Whether a connection to the address may be opened. The proxy is recognised by its
+    ///   port; if proxy and target have the same port, the address must be public.
     func mayConnect(to address: PeerAddress) -> Bool {
         let isProxy = hasProxy && address.port != url.port
         guard verdict == .publicAddressOnly, !isProxy else {

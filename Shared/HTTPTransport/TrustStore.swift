@@ -51,8 +51,8 @@ final class TrustStore: @unchecked Sendable {
 
     deinit { unsafe X509_STORE_free(store) }
 
-    /// Changes the context of a connection after libcurl has set it up: only HTTP/2 is spoken here,
-    /// which libcurl must not know, as it would speak it itself.
+    /// Changes the context of a connection after libcurl has set it up: ALPN offers only HTTP/2.
+    /// libcurl must not know of HTTP/2, as it would speak it itself.
     ///
     /// - Parameter context: An `SSL_CTX *`, borrowed.
     /// - Returns: Whether OpenSSL accepted it.
@@ -75,14 +75,14 @@ func hasChosenHTTP2(_ session: UnsafeMutableRawPointer) -> Bool {
 }
 
 /// Lets a session read all available bytes from its socket, up to a limit, instead of the head and
-/// the rest of each record separately: a server that answers each request in a record of its own
-/// would cost two system calls a request. The reader continues until nothing comes.
+/// the rest of each record separately: otherwise a server that answers each request in a separate
+/// record would cost two system calls a request. The reader must continue until nothing comes.
 ///
 /// - Parameters:
-///   - session: An `SSL *`, borrowed, that is inside none of its calls.
+///   - session: An `SSL *`, borrowed, with no call on it in progress.
 ///   - bytes: More than a record.
-/// - Returns: The buffer for `hasBuffered`, for as long as the session lives; nil if nothing has
-///   changed.
+/// - Returns: The buffer for `hasBuffered`, for as long as the session lives; nil if the session is
+///   unchanged.
 func bufferReads(_ session: UnsafeMutableRawPointer, bytes: Int32) -> OpaquePointer? {
     let session = OpaquePointer(session)
     guard let socket = unsafe SSL_get_rbio(session), let buffer = unsafe BIO_new(BIO_f_buffer())

@@ -1,10 +1,10 @@
 /// Decides when to stop reading because too many records or bytes are outstanding. Pure: no clock,
 /// no librdkafka.
 ///
-/// States: reading; full, where no records are taken and librdkafka's own limit stops its fetching;
-/// held back, where that lasted and the partitions are paused, so that the queue can still be
-/// served, as it also carries the group's requests. Not at once: a pause discards the records that
-/// librdkafka has fetched ahead. The last two end at half of both limits.
+/// States: reading; full: no records are taken, and librdkafka stops fetching at its own limit;
+/// held back: full for `timeLimit`, so the partitions are paused and the queue is served again, as
+/// it also carries the group's requests. The pause is not immediate, as it discards the records
+/// that librdkafka has fetched ahead. Full and held back end at half of both limits.
 struct ConsumerBackpressure {
     enum Action: Equatable { case none, pause, readOn }
 
@@ -12,7 +12,7 @@ struct ConsumerBackpressure {
     let maximumBytes: Int
     /// Whether the partitions are paused.
     private(set) var isHeldBack = false
-    /// The time since which it is full without a break.
+    /// The time since which the state is full without a break.
     private var fullSince: ContinuousClock.Instant?
     /// Whether it was full, so that the queue may hold events that are not announced again.
     private var hasLeftSome = false
@@ -25,7 +25,7 @@ struct ConsumerBackpressure {
         self.maximumBytes = maximumBytes
     }
 
-    /// Notes how much is outstanding now, whether it grew or shrank.
+    /// Notes how much is outstanding now; called after each change in either direction.
     mutating func inHand(
         records: Int,
         bytes: Int,
@@ -51,12 +51,12 @@ struct ConsumerBackpressure {
     }
 }
 
-/// Decides when to make librdkafka fetch again: it stops when its queue reaches one of its limits,
-/// and checks again by itself up to a second later. Pure.
+/// Decides when to make librdkafka fetch again: librdkafka stops when its queue reaches a limit,
+/// and checks again up to a second later. Pure.
 ///
-/// Due each time that a quarter of either limit was taken: after it stopped, three quarters are
-/// left to hand out while more arrives. Both limits count, since a queue of large records is full
-/// with few of them.
+/// A prompt is due each time that a quarter of either limit was taken: three quarters are then left
+/// to hand out while more records arrive. Both limits count, since a few large records fill the
+/// queue.
 struct FetchPrompt {
     private let records: Int
     private let bytes: Int
@@ -68,7 +68,7 @@ struct FetchPrompt {
         bytes = max(1, limitBytes / 4)
     }
 
-    /// - Returns: Whether it is due.
+    /// - Returns: Whether a prompt is due.
     mutating func took(records count: Int, bytes size: Int) -> Bool {
         taken += count
         takenBytes += size

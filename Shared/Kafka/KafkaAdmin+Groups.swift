@@ -6,11 +6,11 @@ package import Observability
 package struct KafkaGroupPosition: Sendable, Equatable {
     package var kafkaTopic: String
     package var partition: Int32
-    /// The record that the group reads next; `nil` if it has committed none.
+    /// The record that the group reads next; `nil` if the group has committed no offset.
     package var committed: Int64?
     /// The oldest record that still exists.
     package var start: Int64
-    /// The first record not older than the given moment; `end` if there is none.
+    /// The first record not older than the given moment; `end` if no such record exists.
     package var recent: Int64
     /// One above the last record that may be read; records of open transactions do not count.
     package var end: Int64
@@ -34,12 +34,13 @@ package struct KafkaGroupPosition: Sendable, Equatable {
 
 extension KafkaAdmin {
     /// Returns the position of a group in each partition of these topics, which must come from
-    /// `describe`: naming a missing one could create it. The group need not have any member.
+    /// `describe`: a request that names a missing topic could create it. The group need not have
+    /// any member.
     ///
     /// `moment`, in milliseconds since 1970, defines `recent`. The timeout is for all requests
-    /// together: four to a broker, whatever the number of partitions, and these again if it is not
-    /// ready. A broker that never had a group makes its `__consumer_offsets` first, which takes it
-    /// a second or so.
+    /// together: four to each broker, whatever the number of partitions, repeated while the broker
+    /// is not ready. A broker that never had a group creates `__consumer_offsets` first, which
+    /// takes about a second.
     ///
     /// - Returns: One position for each partition, in the order of the topics.
     /// - Throws: `KafkaError`, retryable if a broker did not answer in time.
@@ -76,9 +77,9 @@ extension KafkaAdmin {
 }
 
 extension KafkaAdmin {
-    /// Copies the positions of a former group to a group, in the partitions where it has none of
-    /// its own: records that the former group had read are not read again, and the others are. Call
-    /// it before joining the group. If the group has members already, they have done this.
+    /// Copies the positions of the group `former` to `group`, in the partitions where `group` has
+    /// no position: so `group` continues where `former` stopped. Call it before joining the group.
+    /// If the group has members already, nothing is copied, as they have done this.
     ///
     /// - Returns: How many partitions got a position.
     /// - Throws: `KafkaError`, retryable if a broker did not answer in time.
@@ -92,7 +93,7 @@ extension KafkaAdmin {
         on loop: EventLoop,
         log: Log = .disabled
     ) async throws -> Int {
-        // A missing topic was not read, and naming it could create it.
+        // Missing topics are left out: they were not read, and a request could create them.
         let partitions = try await describe(configuration, timeout: timeout, on: loop, log: log)
             .topics.filter { isRead($0.name) }
             .flatMap { topic in
@@ -146,8 +147,8 @@ extension AdminCall {
     /// find first.
     private static let maximumAgeMilliseconds: Int32 = 1500
 
-    /// Repeats a request until the deadline, or a final answer: partitions have no leader while
-    /// their topic is being made, and a group has no coordinator.
+    /// Repeats a request until the deadline, or a final answer. While a topic is being created, its
+    /// partitions have no leader, and a group may have no coordinator.
     func persist<Answer>(
         _ question: () throws(KafkaError) -> Answer
     ) throws(KafkaError) -> Answer {
@@ -188,7 +189,7 @@ extension AdminCall {
         }
     }
 
-    /// Returns the committed offsets of the client's group, for the partitions that have one.
+    /// Returns the committed offsets of the client's group, for the partitions that have an offset.
     fileprivate func committed(
         in partitions: [TopicPartition]
     ) throws(KafkaError) -> [TopicPartition: Int64] {
@@ -209,9 +210,9 @@ extension AdminCall {
         return try answer.get()
     }
 
-    /// Returns the first offsets from a time on, in milliseconds since 1970, or for librdkafka's
-    /// two constants for the beginning and the end; none if there is no such record. One request to
-    /// each leader.
+    /// Returns the first offset of each partition from `time` on, in milliseconds since 1970;
+    /// librdkafka's two constants stand for the beginning and the end. A partition without such a
+    /// record has no offset. Sends one request to each leader.
     func offsets(
         of partitions: [TopicPartition],
         at time: Int64
@@ -231,7 +232,7 @@ extension AdminCall {
 }
 
 extension PartitionList {
-    /// Returns the offsets of the partitions that have one, or the first partition's error.
+    /// Returns the offsets of the partitions that have an offset, or the first partition's error.
     fileprivate static func offsets(
         _ list: UnsafePointer<rd_kafka_topic_partition_list_t>?
     ) -> Result<[TopicPartition: Int64], KafkaError> {
@@ -255,7 +256,7 @@ extension PartitionList {
                     )
                 )
             }
-            // A partition without one has a negative offset.
+            // A partition that has no offset shows a negative number.
             if unsafe element.offset >= 0 { offsets[partition] = unsafe element.offset }
         }
         return .success(offsets)

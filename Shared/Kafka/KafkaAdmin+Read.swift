@@ -9,12 +9,13 @@ extension KafkaAdmin {
     /// Returns the last `limit` wanted records of each partition, or the one record of `only`.
     ///
     /// - Parameters:
-    ///   - topic: As `describe` found it: naming a missing one could create it.
+    ///   - topic: The topic, as `describe` returned it: a request that names a missing topic could
+    ///     create it.
     ///   - only: A partition and an offset: nothing else is read.
     ///   - limit: How many records of a partition to return.
-    ///   - configuration: How the cluster is reached.
+    ///   - configuration: The connection to the cluster.
     ///   - timeout: The limit of the whole call.
-    ///   - loop: The loop whose pool waits.
+    ///   - loop: The loop whose thread pool runs the call.
     ///   - log: Gets librdkafka's lines.
     ///   - isWanted: Called for each record, in the order of a partition's offsets.
     /// - Returns: The wanted records, by partition and offset.
@@ -58,8 +59,8 @@ extension KafkaAdmin {
 }
 
 extension AdminCall {
-    /// The silence after which a read ends: the last offset may not be a record, such as a
-    /// transaction marker.
+    /// The silence after which a read ends: the last offset may be that of a transaction marker,
+    /// not of a record.
     private static let silence = Duration.seconds(3)
 
     /// Returns the offsets of each partition that has records.

@@ -14,13 +14,13 @@ package struct KafkaCluster: Sendable, Equatable {
         }
     }
 
-    /// `host:port`, by the brokers' numbers.
+    /// `host:port`, in the order of the brokers' numbers.
     package var brokers: [String]
     package var topics: [Topic]
 }
 
-/// Admin operations of a cluster. Each call has a client of its own for its duration, and blocks
-/// libuv's pool, never the loop.
+/// Admin operations of a cluster. Each call makes its own client, and blocks a thread of libuv's
+/// pool, never the loop.
 package enum KafkaAdmin {
     /// Creates the missing topics; safe to run concurrently. An existing topic keeps its
     /// partitions; replication is the brokers' default.
@@ -77,7 +77,7 @@ final class AdminCall {
 
     deinit {
         drainLog()
-        // It joined no group, whatever its kind.
+        // The client joined no group, even if it is a consumer.
         client.destroy(leavingGroup: false) {}
     }
 
@@ -85,7 +85,7 @@ final class AdminCall {
         Int32(clamping: max(1, Int((deadline - .now) / .milliseconds(1))))
     }
 
-    /// Requests all topics: naming one could create it.
+    /// Requests all topics, as a request for one topic could create it.
     func describe() throws(KafkaError) -> KafkaCluster {
         var native: UnsafePointer<rd_kafka_metadata_t>?
         let code = unsafe client.withHandle { handle in
@@ -116,8 +116,8 @@ final class AdminCall {
         )
     }
 
-    /// - Returns: The topics that this call made; one made concurrently by another call exists as
-    ///   well.
+    /// - Returns: The topics that this call created; topics that another call created meanwhile are
+    ///   left out.
     func create(_ topics: [(name: String, partitions: Int)]) throws(KafkaError) -> [String] {
         var natives: [OpaquePointer?] = unsafe []
         defer { unsafe natives.forEach { unsafe rd_kafka_NewTopic_destroy($0) } }
@@ -138,9 +138,9 @@ final class AdminCall {
         return try awaitAnswer { $0.createdTopics }
     }
 
-    /// Sends a request, with the client, options and the queue for its answer. librdkafka copies
-    /// its input; none of the pointers outlives `question`. It does not wait: an answer comes once,
-    /// at the latest after `milliseconds`.
+    /// Sends a request, and does not wait: one answer comes, at the latest after `milliseconds`.
+    /// `question` gets the client, the options and the queue for the answer. librdkafka copies its
+    /// input, so no pointer outlives `question`.
     func ask(
         _ operation: rd_kafka_admin_op_t,
         for milliseconds: Int32,
@@ -175,7 +175,7 @@ final class AdminCall {
         }
     }
 
-    /// Waits for new topics, which are not on every broker yet.
+    /// Waits until new topics are visible, as a broker does not know them at once.
     func awaitTopics(_ names: [String]) throws(KafkaError) {
         while true {
             let known = Set(try describe().topics.map(\.name))

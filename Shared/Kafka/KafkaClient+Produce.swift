@@ -28,8 +28,8 @@ extension KafkaClient {
         return code
     }
 
-    /// Produces a range of records of a block until one is refused; later ones are not tried then.
-    /// librdkafka copies them, and does not block. `number` is that of the first.
+    /// Produces a range of records of a block, up to the first that is refused. librdkafka copies
+    /// the records, and does not block. `number` is the number of the first record.
     ///
     /// - Returns: How many were accepted, and the refusal of the next.
     func produce(
@@ -37,8 +37,8 @@ extension KafkaClient {
         _ range: Range<Int>,
         number: Int
     ) -> (taken: Int, refusal: rd_kafka_resp_err_t) {
-        // One look-up for all; the client also references the topic, so this is not its last
-        // reference.
+        // One look-up for all records. The client also references the topic, so this is not the
+        // last reference to it.
         guard
             let topic = unsafe withHandle({ unsafe rd_kafka_topic_new($0, block.topic, nil) })
         else { return (0, rd_kafka_last_error()) }
@@ -64,7 +64,7 @@ extension KafkaClient {
 }
 
 extension KafkaClient {
-    /// Produces records with headers, each of which gets a list of its own.
+    /// Produces records with headers; each record gets its own copy of the list.
     private func produce(
         _ block: KafkaRecordBlock,
         _ range: Range<Int>,

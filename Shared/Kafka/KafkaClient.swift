@@ -4,11 +4,11 @@ internal import Glibc
 internal import Observability
 
 /// Sole owner of one `rd_kafka_t *`, of the queue on which all its events arrive, and of the pipe
-/// that wakes the loop for it. Confined to its loop, except for the destruction.
+/// that wakes the loop for an event. Confined to its loop, except for the destruction.
 ///
-/// librdkafka writes to the pipe only if the queue was empty before, so the server of the queue
-/// must drain it. A native event lives only inside `serveOne`: one that is alive at
-/// `rd_kafka_destroy` hangs it for ever.
+/// librdkafka writes to the pipe only if the queue was empty before, so each wake-up must drain the
+/// queue. A native event lives only inside `serveOne`: an event that is still alive makes
+/// `rd_kafka_destroy` hang for ever.
 @safe
 final class KafkaClient: @unchecked Sendable {
     enum Kind {
@@ -96,7 +96,7 @@ final class KafkaClient: @unchecked Sendable {
     /// Takes one event off the queue and frees it when `body` returns. Waits at most `milliseconds`
     /// (0 on a loop).
     ///
-    /// - Returns: False if there was none.
+    /// - Returns: False if there was no event.
     func serveOne(
         waiting milliseconds: Int32 = 0,
         _ body: (borrowing KafkaEvent) -> Void
@@ -131,9 +131,9 @@ final class KafkaClient: @unchecked Sendable {
     /// Makes librdkafka notice now that its queue has room, and not up to a second later.
     ///
     /// Its threads stop fetching when the queue is at its limits, and 2.0 checks again only when
-    /// something wakes them. Setting the credentials, here to their present values, is the one call
-    /// that does; they are used only if SASL asks for a name and a password. Later versions have a
-    /// property for it: `fetch.queue.backoff.ms`.
+    /// something wakes them. The one call that wakes them sets the credentials, here to their
+    /// present values, which are used only if SASL asks for a name and a password. Later versions
+    /// have a property for it: `fetch.queue.backoff.ms`.
     func wakeFetching() {
         let error = unsafe rd_kafka_sasl_set_credentials(
             pointer,
@@ -143,8 +143,8 @@ final class KafkaClient: @unchecked Sendable {
         if let error = unsafe error { unsafe rd_kafka_error_destroy(error) }
     }
 
-    /// Writes librdkafka's syslog levels; its warnings are at most `info` here, since the layers
-    /// above decide by errors and readiness.
+    /// Logs a line of librdkafka, at `info` at most: the layers above report problems by errors and
+    /// readiness.
     private func write(_ line: KafkaEvent.LogLine) {
         let data: LogData = [.detail: .string(line.text), .name: .string(line.facility)]
         if line.level <= 5 {
@@ -175,9 +175,9 @@ final class KafkaClient: @unchecked Sendable {
 
     // MARK: The end
 
-    /// Releases queue and pipe, and destroys the client on a thread of its own, as that may block;
-    /// `done` is called on that thread, when librdkafka's resources are gone. To the others, a
-    /// member that does not leave its group looks like a crashed one.
+    /// Releases queue and pipe, and destroys the client on a new thread, as that may block. `done`
+    /// is called on that thread, when librdkafka's resources are freed. Without `leavingGroup` this
+    /// member looks crashed to the other members of the group.
     func destroy(leavingGroup: Bool = true, then done: @escaping @Sendable () -> Void) {
         guard !isReleased else { return done() }
         precondition(!isServing, "an event is alive")
@@ -209,7 +209,7 @@ final class KafkaClient: @unchecked Sendable {
     }
 }
 
-/// Carries a watch to its loop for its end.
+/// Carries a watch to its loop, where the watch is closed.
 private struct WatchEnd: @unchecked Sendable {
     let watch: DescriptorWatch
     let pipe: WakeUpPipe?
@@ -268,7 +268,7 @@ private final class ErrorCounters {
     }
 }
 
-/// Destroys the client on a thread of its own: it joins librdkafka's threads.
+/// Destroys the client on a new thread, as the destruction waits for librdkafka's threads.
 private func destroyClient(
     _ pointer: OpaquePointer,
     consumerClose: Bool,

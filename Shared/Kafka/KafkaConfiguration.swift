@@ -20,8 +20,8 @@ package struct KafkaConfiguration: Sendable {
         self.clientID = clientID
     }
 
-    /// Properties that an operator must not change: offsets are committed only by us, partitions
-    /// move without stopping the others, no record is written twice.
+    /// Properties that an operator must not change. They ensure that only we commit offsets, that a
+    /// moving partition does not stop the others, and that no record is written twice.
     private static let reserved: Set<String> = [
         "acks", "auto.commit.enable", "bootstrap.servers", "enable.auto.commit",
         "enable.auto.offset.store", "enable.idempotence", "enable.partition.eof", "group.id",
@@ -59,7 +59,7 @@ package struct KafkaConfiguration: Sendable {
 }
 
 extension KafkaClient.Kind {
-    /// A broker that returns is noticed within a second, and its absence is not logged each time.
+    /// The return of a broker is noticed within a second, and its absence is not logged each time.
     private static let reconnection: [(name: String, value: String)] = [
         ("reconnect.backoff.ms", "100"),
         ("reconnect.backoff.max.ms", "1000"),
@@ -77,11 +77,12 @@ extension KafkaClient.Kind {
                 ("auto.offset.reset", "earliest"),
                 ("auto.commit.interval.ms", "1000"),
                 ("fetch.error.backoff.ms", "100"),
-                // The limits of librdkafka's queue, for all partitions together. At either it stops
-                // fetching until `wakeFetching`.
+                // The limits of librdkafka's queue, for all partitions together. At either limit
+                // librdkafka stops fetching until `wakeFetching`.
                 ("queued.min.messages", "100000"),
                 ("queued.max.messages.kbytes", "65536"),
-                // One response of a broker, which may exceed these limits; the default is 50 MB.
+                // The limit of one response of a broker, by which the queue may exceed its limits;
+                // the default is 50 MB.
                 ("fetch.max.bytes", "8388608"),
             ]
         case .producer:
@@ -90,7 +91,8 @@ extension KafkaClient.Kind {
                 // An automatically created topic would have the broker's number of partitions, not
                 // ours.
                 ("allow.auto.create.topics", "false"),
-                // The topic's own limit must decide; librdkafka's default would precede it.
+                // The topic's own limit must decide; librdkafka's default would refuse records
+                // before that.
                 ("message.max.bytes", "4194304"),
                 ("queue.buffering.max.messages", "100000"),
                 ("queue.buffering.max.kbytes", "65536"),

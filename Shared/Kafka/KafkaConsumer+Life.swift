@@ -48,7 +48,7 @@ extension KafkaConsumer {
         }
     }
 
-    /// Asks the group again after it rejected this member: librdkafka 2.0 does not by itself.
+    /// Subscribes again after the group rejected this member, as librdkafka 2.0 does not retry.
     func scheduleRejoin() {
         guard rejoin == nil else { return }
         rejoin = loop.schedule(after: Self.rejoinPause) { [weak self] in
@@ -84,7 +84,7 @@ extension KafkaConsumer {
         ticker = loop.schedule(after: .milliseconds(5), every: .milliseconds(5)) {
             [weak self] in self?.assumeIsolated { $0.serve() }
         }
-        // Outside the event that may have called this.
+        // In a later turn, as an event that is being served may have called this.
         loop.execute { self.assumeIsolated { $0.serve() } }
     }
 
@@ -125,8 +125,8 @@ extension KafkaConsumer {
         }
     }
 
-    /// Closes the client. The blocking close would hang: its last revocation is answered on this
-    /// very thread.
+    /// Closes the client without waiting. The blocking close would hang, as this thread must answer
+    /// the client's last revocation.
     private func closeClient() {
         let error = unsafe client.withHandle { handle in
             unsafe client.withQueue { queue in

@@ -9,11 +9,11 @@ struct Revocation {
     let timer: LoopTimer
 }
 
-/// Answers rebalances, never before the finished offsets of the leaving partitions are stored.
-/// Cooperatively, the remaining partitions are read meanwhile; with an even assignment all leave
-/// first.
+/// Answers rebalances, never before the finished offsets of the leaving partitions are stored. With
+/// a cooperative assignment the remaining partitions are read meanwhile; with an even assignment
+/// all partitions leave first.
 extension KafkaConsumer {
-    /// Answers a rebalance; one without partitions needs an answer, too.
+    /// Answers a rebalance; a rebalance without partitions needs an answer, too.
     func answer(_ rebalance: KafkaEvent.Rebalance) {
         switch rebalance {
         case .assign(let partitions): assign(partitions)
@@ -124,8 +124,8 @@ extension KafkaConsumer {
         forgetReady(of: Set(partitions))
         revoking.subtract(partitions)
         flowing.subtract(partitions)
-        // All outstanding records may have been from these partitions, and then no other event
-        // resumes the others.
+        // If all outstanding records were from these partitions, no other event resumes the
+        // remaining partitions.
         adjustReading()
     }
 
@@ -136,13 +136,13 @@ extension KafkaConsumer {
         )
     }
 
-    /// Leaves records that are not handed out yet to the next owner.
+    /// Drops records that are not handed out yet; the next owner reads them.
     private func forgetReady(of partitions: Set<TopicPartition>) {
         ready.removeAll(of: partitions)
     }
 
-    /// Stores positions for librdkafka to commit. A refused one belongs to a partition that has
-    /// just left; its next owner reads from the committed offset.
+    /// Stores positions for librdkafka to commit. A refused position belongs to a partition that
+    /// has just left; its next owner reads from the committed offset.
     func store(_ positions: [OffsetTracker.Position]) {
         guard !positions.isEmpty else { return }
         unsafe client.withHandle { handle in

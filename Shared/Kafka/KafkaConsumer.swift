@@ -8,16 +8,16 @@ package import Observability
 /// offsets to commit. An offset is stored only when everything below it in its partition is
 /// finished; librdkafka commits stored offsets each second, at a revocation and at the end.
 ///
-/// States: idle → running → stopping → destroying → ended. Records wait in `ready` until a caller
-/// of `next`; when they and the outstanding ones reach `maximumOutstanding` or
-/// `maximumOutstandingBytes`, nothing more is taken until it is half of that, and if that lasts all
-/// partitions pause. A revoked partition is given up when its batches are finished, at the latest
-/// after `drainLimit`; records that are unfinished then are read again by its next owner. With an
+/// States: idle → running → stopping → destroying → ended. Records wait in `ready` until `next` is
+/// called. When the waiting and the outstanding records reach `maximumOutstanding` or
+/// `maximumOutstandingBytes`, no more are taken until both are down to half of their limits; if
+/// that lasts, all partitions pause. A revoked partition is given up when its batches are finished,
+/// at the latest after `drainLimit`; its next owner reads the unfinished records again. With an
 /// `even` assignment each change of the group revokes all partitions first.
 ///
-/// Shutdown: cancelling `run` hands nothing more out (`next` returns `nil`), waits for outstanding
-/// batches, leaves the group and destroys the client, in the order of `ConsumerStop`, which ends in
-/// bounded time whatever the broker does.
+/// Shutdown: after the cancellation of `run` nothing more is handed out (`next` returns `nil`). The
+/// consumer waits for outstanding batches, leaves the group and destroys the client, in the order
+/// of `ConsumerStop`, which ends in bounded time whatever the broker does.
 package actor KafkaConsumer {
     nonisolated let loop: EventLoop
     package nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -42,11 +42,11 @@ package actor KafkaConsumer {
     private var fetchPrompt: FetchPrompt
     /// How often librdkafka was made to fetch again.
     private(set) var fetchPrompts = 0
-    /// Partitions that we paused. Only these may be resumed: in 2.0.2 resuming another makes its
-    /// fetching stale.
+    /// Partitions that we paused. Only these may be resumed: in librdkafka 2.0.2 resuming another
+    /// partition makes its fetching stale.
     var paused: Set<TopicPartition> = []
-    /// Partitions with a record since their assignment. Only these may be paused: one whose first
-    /// fetch is being prepared would not begin.
+    /// Partitions with a record since their assignment. Only these may be paused: a partition that
+    /// is paused while its first fetch is being prepared would not begin.
     var flowing: Set<TopicPartition> = []
     private var lastTopic = TopicName()
     var isServeScheduled = false
@@ -82,10 +82,10 @@ package actor KafkaConsumer {
     static let drainLimit: Duration = .seconds(10)
 
     /// Starts librdkafka's threads; `run` joins the group. Missing topics are read when they
-    /// appear. `maximumBatch` is the most that `next` returns at once; `maximumOutstanding` counts
-    /// records read and not finished, `maximumOutstandingBytes` their keys, values and headers;
-    /// either pauses reading, and the outstanding bytes exceed the latter by one record at most.
-    /// librdkafka holds as much again (64 MiB) ahead.
+    /// appear. `maximumBatch` is the most that `next` returns at once. `maximumOutstanding` limits
+    /// the records that are read and not finished, `maximumOutstandingBytes` the bytes of their
+    /// keys, values and headers; either limit stops reading. The outstanding bytes exceed their
+    /// limit by one record at most. librdkafka fetches 64 MiB more ahead.
     ///
     /// - Throws: `KafkaError` if the configuration is invalid, naming the property.
     package init(
@@ -151,7 +151,8 @@ package actor KafkaConsumer {
         let id = lastWaiter
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
-                // A task that does not prefer the loop is queued once more before this.
+                // Checked again, as a task that does not prefer the loop is queued once more before
+                // this.
                 if let failure { return continuation.resume(throwing: failure) }
                 guard state == .idle || state == .running, !Task.isCancelled else {
                     return continuation.resume(returning: nil)
@@ -165,8 +166,9 @@ package actor KafkaConsumer {
         }
     }
 
-    /// Finishes a batch: all its records are durable, and need not be read again. In any order; a
-    /// second call, or one for a partition that has gone meanwhile, changes nothing.
+    /// Finishes a batch, once all its records are durable and need not be read again. Batches may
+    /// be finished in any order. A second call changes nothing, nor does a call for a partition
+    /// that has left meanwhile.
     package func finished(_ batch: KafkaBatch) {
         let positions = tracker.finish(batch.id)
         // After the stop there is no client to store offsets with.
@@ -216,8 +218,8 @@ package actor KafkaConsumer {
 
     // MARK: Serving the queue
 
-    /// Takes events until there are none, enough records are outstanding, or the budget is spent;
-    /// then continues in the next turn.
+    /// Takes events until the queue is empty, enough records are outstanding or the budget is
+    /// spent. If the budget is spent, continues in the next turn.
     func serve() {
         guard state == .running || state == .stopping else { return }
         var budget = Self.eventsPerServe
@@ -243,8 +245,8 @@ package actor KafkaConsumer {
             })
         {
             budget -= 1
-            // While held back, every record is of a partition that is not paused yet: it is paused
-            // at once.
+            // While held back, every record is from a partition that is not paused yet: `accept`
+            // pauses that partition at once.
             if arrived.count >= maximumBatch || holdBack.isHeldBack { accept(&arrived) }
             if arrived.isEmpty {
                 takenBytes += arrivedBytes
@@ -351,7 +353,8 @@ package actor KafkaConsumer {
         scheduleRejoin()
         guard !isRejected else { return }
         isRejected = true
-        // They are of the previous version, or of another service with the same KAFKA_GROUP_ID.
+        // These members are of the previous version, or of another service with the same
+        // KAFKA_GROUP_ID.
         log.warning(
             "members of the group use another protocol; this replica reads once they have left",
             [.kafkaGroup: .string(group)]
@@ -409,7 +412,7 @@ package actor KafkaConsumer {
         case .pause: pause(flowing)
         case .readOn: resume(paused)
         }
-        // The waiting events were announced long ago.
+        // Events that already wait in the queue are not announced again.
         serveSoon()
     }
 

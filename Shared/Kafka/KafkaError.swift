@@ -2,7 +2,8 @@ internal import CRDKafka
 
 /// An error of librdkafka or of the broker, by its code.
 package struct KafkaError: Error, Sendable, Equatable {
-    /// librdkafka's `rd_kafka_resp_err_t`: negative ones are its own, positive ones the broker's.
+    /// librdkafka's `rd_kafka_resp_err_t`: negative codes are librdkafka's own, positive codes the
+    /// broker's.
     package let code: Int32
     /// The code's constant name without its prefix: `_MSG_TIMED_OUT`, `NOT_ENOUGH_REPLICAS`.
     package let name: String

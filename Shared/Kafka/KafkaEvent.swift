@@ -118,7 +118,7 @@ struct KafkaEvent: ~Copyable {
         _ record: (consuming KafkaRecord) -> Void,
         failure: (KafkaError, TopicPartition) -> Void
     ) {
-        // By the count, as it is usually one, and testing for a further one takes time.
+        // Loops by the count, which is usually one: testing for a further message takes time.
         for _ in 0..<(unsafe rd_kafka_event_message_count(pointer)) {
             guard let message = unsafe rd_kafka_event_message_next(pointer) else { return }
             let topic = unsafe lastTopic.copy(rd_kafka_topic_name(message.pointee.rkt))
@@ -155,8 +155,8 @@ struct KafkaEvent: ~Copyable {
     }
 }
 
-/// The Kafka topic name of the previous record, which usually is that of the next as well: all
-/// records of a topic then share one string.
+/// The Kafka topic name of the previous record. The next record usually has the same topic, and
+/// then shares the string.
 struct TopicName {
     private var last = ""
 
@@ -167,7 +167,7 @@ struct TopicName {
     }
 }
 
-/// Copies bytes. `nil` stays `nil`; an empty key or value has an address.
+/// Copies bytes. `nil` stays `nil`, which differs from an empty key or value: that has an address.
 private func copyBytes(_ start: UnsafeMutableRawPointer?, _ count: Int) -> [UInt8]? {
     guard let start = unsafe start else { return nil }
     return unsafe Array(UnsafeRawBufferPointer(start: start, count: count))

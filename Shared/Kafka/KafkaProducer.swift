@@ -2,18 +2,19 @@ internal import CRDKafka
 package import EventLoop
 package import Observability
 
-/// Writes records to Kafka, each acknowledged by all in-sync replicas, none twice by a retry.
+/// Writes records to Kafka. All in-sync replicas acknowledge each record, and a retry never writes
+/// a record twice.
 ///
-/// Authority: the records with librdkafka that are not acknowledged. A `send` suspends until every
-/// one of its records is acknowledged or has failed. At most `maximumOutstanding` records are with
-/// librdkafka; further ones wait in line, in order.
+/// Authority: the records that librdkafka has and that are not acknowledged. A `send` suspends
+/// until every one of its records is acknowledged or has failed. At most `maximumOutstanding`
+/// records are with librdkafka; further records wait in order.
 ///
 /// States: open → closing → closed. A record that no broker accepts fails after `deliveryTimeout`
 /// with a retryable error.
 ///
-/// Shutdown: `close` takes no more, waits for the outstanding acknowledgements, at most `limit`,
-/// then fails the rest as retryable. Whether such a record was written is not known; sending it
-/// again is safe if the reader deduplicates it by an id.
+/// Shutdown: `close` accepts no more records, waits for the outstanding acknowledgements, at most
+/// `limit`, then fails the remaining records as retryable. Whether such a record was written is not
+/// known; sending it again is safe if the reader deduplicates it by an id.
 package actor KafkaProducer {
     nonisolated let loop: EventLoop
     package nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -46,7 +47,7 @@ package actor KafkaProducer {
         var isAnswered: [Bool]
         /// How many records librdkafka was asked to accept.
         var produced = 0
-        /// How many it accepted and has not acknowledged.
+        /// How many records librdkafka accepted and no broker has acknowledged.
         var unanswered = 0
 
         init(_ records: consuming Records) {
@@ -57,7 +58,7 @@ package actor KafkaProducer {
 
         var isOver: Bool { produced == count && unanswered == 0 }
 
-        /// Releases the records: those that wait for an acknowledgement need not be held twice.
+        /// Releases the records, of which librdkafka has copies.
         func releaseRecords() { records = nil }
     }
 
@@ -88,9 +89,9 @@ package actor KafkaProducer {
 
     private static let eventsPerServe = 200
 
-    /// Starts librdkafka's threads, which connect at once. `maximumOutstanding` counts the records
-    /// with librdkafka, which a stop must wait for; `deliveryTimeout` is how long one may wait for
-    /// its acknowledgement, at least 1 s.
+    /// Starts librdkafka's threads, which connect at once. `maximumOutstanding` limits the records
+    /// that librdkafka has, which a stop must wait for; `deliveryTimeout` is how long a record may
+    /// wait for its acknowledgement, at least 1 s.
     ///
     /// - Throws: `KafkaError` if the configuration is invalid, naming the property.
     package init(
@@ -122,16 +123,16 @@ package actor KafkaProducer {
     /// Returns `nil` while a broker is reachable; else the reason. Thread-safe.
     package nonisolated func notReadyReason() -> String? { availability.reason }
 
-    /// The records with librdkafka that are not acknowledged.
+    /// The records that librdkafka has and that are not acknowledged.
     package var outstandingRecords: Int { outstanding }
 
     // MARK: Sending
 
     /// Writes records, and waits until each is acknowledged or has failed. Cancelling the task does
-    /// not shorten that: a record in flight has an outcome.
+    /// not shorten the wait, as a record in flight gets an outcome in any case.
     ///
-    /// - Returns: As many as there are records, by index: `nil` for a written one. Another may be
-    ///   sent again if its error `isRetryable`.
+    /// - Returns: One element for each record: `nil` if it was written, else its error. A record
+    ///   may be sent again if its error `isRetryable`.
     /// - Throws: `KafkaError` if the producer is closed or failed for good; nothing was written.
     package func send(_ records: [KafkaOutgoing]) async throws -> [KafkaError?] {
         let errors = try await send(Sending(.single(records)))
@@ -175,7 +176,8 @@ package actor KafkaProducer {
         if let failure { throw failure }
     }
 
-    /// Takes no more records, waits for those in flight, at most `limit`, and destroys the client.
+    /// Takes no more records, waits for the records in flight, at most `limit`, and destroys the
+    /// client.
     package func close(within limit: Duration = .seconds(10)) async {
         await withCheckedContinuation { continuation in
             if state == .closed { return continuation.resume() }
@@ -360,7 +362,8 @@ package actor KafkaProducer {
 
     /// Gives up early while the process stops, as other parts wait for acknowledgements before this
     /// producer is closed. A broker that has been silent since the stop began must not use up the
-    /// grace period: their records fail as retryable, and they release those that were not written.
+    /// grace period: the unacknowledged records fail as retryable, and the parts that sent them can
+    /// release them.
     private func giveUpWhileStopping() {
         let clock = loop.stopClock
         guard state == .open, outstanding > 0, clock.hasPassed(share: 1.0 / 3) else { return }
@@ -385,7 +388,7 @@ package actor KafkaProducer {
         failLine()
         deadline = loop.schedule(after: limit) { [weak self] in self?.assumeIsolated { $0.purge() }
         }
-        // Outside the event that may have called this.
+        // In a later turn, as an event that is being served may have called this.
         loop.execute { self.assumeIsolated { $0.serve() } }
     }
 
@@ -404,7 +407,7 @@ package actor KafkaProducer {
         line.removeAll()
     }
 
-    /// Purges after the time limit: librdkafka fails the rest soon.
+    /// Purges after the time limit: librdkafka then fails the remaining records soon.
     private func purge() {
         guard state == .closing, !isPurged else { return }
         isPurged = true
@@ -415,7 +418,7 @@ package actor KafkaProducer {
                 RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT
             )
         }
-        // A purge without an answer would be librdkafka's mistake; it must not hang us.
+        // If librdkafka does not answer the purge, which would be its bug, the close must not hang.
         let timeLimit = loop.stopClock.limit(.seconds(2), share: 1.0 / 3)
         deadline = loop.schedule(after: timeLimit) { [weak self] in
             self?.assumeIsolated { $0.answerAllUnanswered() }
@@ -423,8 +426,7 @@ package actor KafkaProducer {
         serve()
     }
 
-    /// Fails all unacknowledged records; an acknowledged one stays so, whatever happens to its
-    /// `send`.
+    /// Fails all unacknowledged records. Acknowledged records of the same `send` stay acknowledged.
     func answerAllUnanswered() {
         guard state == .closing else { return }
         let rest = sendings.values

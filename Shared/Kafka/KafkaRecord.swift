@@ -1,4 +1,5 @@
-/// One header of a record. Names may repeat; a header without a value reads as an empty one.
+/// One header of a record. Names may repeat; a header without a value reads as a header with an
+/// empty value.
 package struct KafkaHeader: Sendable, Hashable {
     package var name: String
     package var value: [UInt8]
@@ -162,8 +163,8 @@ extension [KafkaRecord] {
 
     func partition(at index: Int) -> TopicPartition { self[index].topicPartition }
 
-    /// Returns one above the last record of the run of one partition that begins at `start`. By
-    /// index, so that no record is copied.
+    /// Returns the end index of the run of records of one partition that begins at `start`. Reads
+    /// by index, so that no record is copied.
     func endOfRun(from start: Int) -> Int {
         var end = start + 1
         while end < count, self[end].partition == self[start].partition,
@@ -175,8 +176,9 @@ extension [KafkaRecord] {
     }
 }
 
-/// Records handed out together; within a partition in the order of their offsets. Pass it to
-/// `KafkaConsumer.finished` when everything in it is durable: until then none of it is committed.
+/// Records handed out together; within a partition in the order of their offsets. Pass the batch to
+/// `KafkaConsumer.finished` when all its records are durable: until then the batch is not
+/// committed.
 package struct KafkaBatch: Sendable {
     package let records: [KafkaRecord]
     /// The number that only the consumer of the batch knows.

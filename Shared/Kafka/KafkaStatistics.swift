@@ -10,8 +10,8 @@ struct KafkaStatistics: Equatable {
     /// The produced batches since the previous statistics, by topic.
     var batches: [String: Batches] = [:]
 
-    /// Batches of a producer. It sends each batch in a request of its own, so all its records are
-    /// of one partition.
+    /// Batches of a producer. The producer sends each batch in a separate request, so all records
+    /// of a batch are of one partition.
     struct Batches: Equatable {
         var count = 0
         var records = 0
@@ -95,7 +95,7 @@ struct KafkaStatistics: Equatable {
                 committed = try offset(&reader)
             }
         }
-        // Partition -1 is for records without one yet.
+        // Partition -1 is for records that have no partition yet.
         guard let number, number >= 0, let end = stable ?? high else { return }
         partitions[TopicPartition(topic: topic, partition: number)] = Partition(
             end: end,

@@ -3,8 +3,8 @@ internal import Observability
 
 /// librdkafka's own mock cluster, on loopback, in this process and in memory.
 ///
-/// It serves producers, consumer groups and metadata; it does not answer `CreateTopics`, so topics
-/// are made here. Its records are lost with it.
+/// It serves producers, consumer groups and metadata; it does not answer `CreateTopics`, so
+/// `createTopic` makes topics. The records are lost when the cluster closes.
 @safe
 package final class MockKafkaCluster: @unchecked Sendable {
     private let client: OpaquePointer
@@ -69,8 +69,8 @@ package final class MockKafkaCluster: @unchecked Sendable {
         unsafe rd_kafka_mock_push_request_errors_array(cluster, request.rawValue, times, errors)
     }
 
-    /// Closes the cluster. Blocks for some milliseconds: not for a loop. A repeated call changes
-    /// nothing.
+    /// Closes the cluster. Blocks for some milliseconds, so do not call it on a loop. A repeated
+    /// call changes nothing.
     package func close() {
         let isFirst = lock.withLock {
             defer { isClosed = true }

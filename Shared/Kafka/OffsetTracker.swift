@@ -1,11 +1,12 @@
 /// Tracks the outstanding records, and for each partition the offset below which all are finished.
 /// Pure: no clock, no librdkafka.
 ///
-/// A batch may be finished in any order, and twice; only the offset below which *everything* of a
-/// partition is finished is ever returned to be stored. Batches from before a partition was dropped
-/// are ignored when they come back later, even if the partition returned meanwhile.
+/// Batches may be finished in any order, and a batch twice; only the offset below which
+/// *everything* of a partition is finished is ever returned to be stored. Batches from before a
+/// partition was dropped are ignored when they are finished later, even if the partition was
+/// assigned again meanwhile.
 struct OffsetTracker: Sendable {
-    /// The next offset to read from a partition: one above the last finished one.
+    /// The next offset to read from a partition: one above the last finished offset.
     struct Position: Equatable, Sendable {
         let partition: TopicPartition
         let offset: Int64
@@ -13,14 +14,14 @@ struct OffsetTracker: Sendable {
 
     /// One batch's share of one partition.
     private struct Segment {
-        /// One above its last record.
+        /// One above the offset of its last record.
         let end: Int64
         var isFinished = false
     }
 
     /// One assigned partition: its segments in the order in which they were handed out.
     private struct Track {
-        /// Distinguishes this assignment of the partition from an earlier one.
+        /// Distinguishes this assignment of the partition from earlier assignments.
         let epoch: Int
         /// The number of `segments[0]`, counted since the assignment.
         var first = 0
@@ -112,7 +113,7 @@ struct OffsetTracker: Sendable {
         tracks[partition] = nil
     }
 
-    /// - Returns: The number of the batch, to be finished with.
+    /// - Returns: The number by which the batch is finished.
     mutating func handOut(_ records: [KafkaRecord], bytes: Int) -> Int {
         var ends: [TopicPartition: Int64] = [:]
         var start = 0

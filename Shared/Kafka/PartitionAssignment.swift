@@ -1,6 +1,6 @@
 /// How the members of a group share the partitions of its topics. All members of a group use the
-/// same one: librdkafka does not offer both at once, and a broker rejects a member that offers
-/// another.
+/// same assignment: librdkafka does not offer both at once, and a broker rejects a member that
+/// offers another one than the group's.
 package enum PartitionAssignment: Sendable {
     /// librdkafka's `cooperative-sticky`: only moving partitions are interrupted. It balances the
     /// total number of partitions of all topics: use it for one topic.

@@ -50,7 +50,7 @@ struct ReadyRecords {
         if first < whole.count {
             swap(&batch, &whole[first])
             first += 1
-            // A reader that never catches up must release what it has read.
+            // The memory of taken batches must be released even if `whole` never gets empty.
             if first == whole.count || first >= 256 {
                 whole.removeFirst(first)
                 first = 0

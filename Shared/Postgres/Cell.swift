@@ -18,7 +18,8 @@ struct Cell {
         return value
     }
 
-    /// Not `String(validating:as:)`, which is not specialised and costs three times as much.
+    /// The value as a string. `String(validating:as:)` is not used: it is not specialised and costs
+    /// three times as much.
     var text: String? {
         let bytes = block.bytes
         let span = bytes.span.extracting(range)
@@ -36,7 +37,7 @@ struct Cell {
         }
     }
 
-    /// Parsed without a String, as it is the most frequent type.
+    /// The integer in text form. Parsed without a String, as integers are the most frequent type.
     private var decimal: Int? {
         let isNegative = bytes.first == UInt8(ascii: "-")
         let digits = isNegative ? bytes.dropFirst() : bytes
@@ -44,7 +45,7 @@ struct Cell {
         var value = 0
         for digit in digits {
             guard (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(digit) else { return nil }
-            // Negative, as the least Int has no positive counterpart.
+            // The sum is built as a negative number, as `Int.min` has no positive counterpart.
             let (tens, overflowsTens) = value.multipliedReportingOverflow(by: 10)
             let (sum, overflows) = tens.subtractingReportingOverflow(
                 Int(digit - UInt8(ascii: "0"))
@@ -82,7 +83,7 @@ struct Cell {
         }
     }
 
-    /// The bytes of a `bytea`; for other types those of the text.
+    /// The decoded bytes of a `bytea`; the bytes as sent for every other type.
     var rawBytes: [UInt8]? {
         guard type == TypeOID.bytea, !isBinary else { return Array(bytes) }
         guard bytes.starts(with: "\\x".utf8), bytes.count % 2 == 0 else { return nil }
@@ -99,7 +100,8 @@ struct Cell {
         return decoded
     }
 
-    /// The JSON bytes. Binary `jsonb` begins with its version, 1, which no JSON text does.
+    /// The JSON bytes. Binary `jsonb` begins with a version byte, 1; no JSON text begins with that
+    /// byte.
     var jsonBytes: [UInt8] {
         Array(isBinary && bytes.first == 1 ? bytes.dropFirst() : bytes)
     }
@@ -143,7 +145,7 @@ struct Cell {
 
 /// Postgres' text form of an array, as in `{a,"b c",NULL}`.
 enum ArrayText {
-    /// - Returns: Nil if it is not a one-dimensional array from index 1.
+    /// - Returns: Nil if the text is not a one-dimensional array that starts at index 1.
     static func parse(_ bytes: ArraySlice<UInt8>) -> [String?]? {
         guard bytes.first == UInt8(ascii: "{"), bytes.last == UInt8(ascii: "}"), bytes.count > 1
         else { return nil }

@@ -2,7 +2,7 @@ import CPQ
 import Glibc
 
 /// Sole owner of one `PGconn *`; `PQfinish` runs when the object dies. Confined to one thread at a
-/// time: it is made on libuv's pool and lives on its loop from then on. Only
+/// time: a thread of libuv's pool makes it, and then only its loop uses it. Only
 /// `init(connecting:applicationName:)` blocks.
 @safe
 final class ConnectionHandle: @unchecked Sendable {
@@ -12,12 +12,13 @@ final class ConnectionHandle: @unchecked Sendable {
     ///
     /// - Throws: `PostgresError.connect`, also for an invalid URI.
     init(connecting uri: String, applicationName: String) throws(PostgresError) {
-        // The last one wins: the URI precedes these defaults, except for the encoding.
+        // Of two values the later wins: the URI (`dbname`) overrides the defaults before it, but
+        // not the encoding after it.
         let parameters = [
             ("fallback_application_name", applicationName), ("keepalives_idle", "10"),
             ("keepalives_interval", "5"), ("keepalives_count", "3"),
             ("tcp_user_timeout", "15000"),
-            // Of several hosts, the one that is not a standby.
+            // If the URI lists several hosts: the primary, not a standby.
             ("target_session_attrs", "read-write"), ("dbname", uri), ("client_encoding", "UTF8"),
         ]
         let made = unsafe withCStrings(parameters.map(\.0)) { keywords in
@@ -38,7 +39,8 @@ final class ConnectionHandle: @unchecked Sendable {
 
     enum Step { case readable, writable, connected, failed }
 
-    /// Continues to connect. The descriptor may change with each call: stop watching it before.
+    /// Continues to connect. The descriptor may change with each call: stop watching it before the
+    /// call.
     func pollConnecting() -> Step {
         switch unsafe PQconnectPoll(pointer) {
         case PGRES_POLLING_READING: return .readable
@@ -53,8 +55,8 @@ final class ConnectionHandle: @unchecked Sendable {
         unsafe PQerrorMessage(pointer).map { unsafe String(cString: $0) } ?? ""
     }
     var usesTLS: Bool { unsafe PQsslInUse(pointer) != 0 }
-    /// Whether libpq has not found the connection gone. It closes the socket then, without any
-    /// other notice; also if it finds so while it writes.
+    /// False once libpq has found that the connection is gone. libpq then closes the socket without
+    /// any other notice, even during a write.
     var isAlive: Bool { unsafe PQstatus(pointer) != CONNECTION_BAD }
     var isBusy: Bool { unsafe PQisBusy(pointer) != 0 }
     /// Whether the connection is outside any transaction, with no statement being sent.
@@ -62,7 +64,7 @@ final class ConnectionHandle: @unchecked Sendable {
 
     func setNonblocking() -> Bool { unsafe PQsetnonblocking(pointer, 1) == 0 }
     func enterPipeline() -> Bool { unsafe PQenterPipelineMode(pointer) == 1 }
-    /// Only if nothing is in flight.
+    /// Leaves pipeline mode; works only if nothing is in flight.
     func exitPipeline() -> Bool { unsafe PQexitPipelineMode(pointer) == 1 }
     func sendSync() -> Bool { unsafe PQpipelineSync(pointer) == 1 }
     func consumeInput() -> Bool { unsafe PQconsumeInput(pointer) == 1 }
@@ -87,7 +89,7 @@ final class ConnectionHandle: @unchecked Sendable {
 
     func sendScript(_ sql: String) -> Bool { unsafe PQsendQuery(pointer, sql) == 1 }
 
-    /// Prepares a statement for given parameter types; 0: as the statement says.
+    /// Prepares a statement for the given parameter types; for a 0 the server infers the type.
     func sendPrepare(name: String, sql: String, _ types: [UInt32]) -> Bool {
         unsafe types.withUnsafeBufferPointer { types in
             unsafe PQsendPrepare(pointer, name, sql, Int32(types.count), types.baseAddress) == 1
@@ -183,9 +185,9 @@ final class Cancellation: @unchecked Sendable {
 
     /// Asks the server to end the running statement; does not block.
     ///
-    /// `PQcancel` makes a connection of its own and waits for the server to close it, 2 ms or, if
-    /// the server hangs, for ever: so it gets a thread of its own, not one of libuv's few. A
-    /// connection has one at a time.
+    /// `PQcancel` opens a separate connection and waits until the server closes it: 2 ms, or for
+    /// ever if the server hangs. So each call gets a new thread, not one of libuv's few. A
+    /// connection has at most one such thread at a time.
     ///
     /// - Parameter sent: Called on that thread, whatever the result.
     func request(_ sent: @escaping @Sendable () -> Void) {
@@ -229,14 +231,14 @@ final class Cancellation: @unchecked Sendable {
     }
 }
 
-/// A statement's parameters, in one block that libpq reads once. One value encodes one statement
-/// after the other, so that a statement costs no allocation.
+/// A statement's parameters, in one block that libpq reads once. One instance is reused for
+/// statement after statement, so that a statement costs no allocation.
 struct EncodedParameters {
     private var bytes: [UInt8] = []
     private var starts: [Int] = []
     private var lengths: [Int32] = []
     private var formats: [Int32] = []
-    /// The type of each parameter; 0: as the statement says.
+    /// The type of each parameter; 0: the server infers it from the statement.
     private(set) var types: [UInt32] = []
 
     mutating func clear() {
@@ -327,11 +329,11 @@ private func withCStrings<Result>(
 }
 
 extension PostgresConfiguration {
-    /// Returns the error of a connection URI, without showing any of it; `nil` if libpq can read it
-    /// and its ports are valid. Does not connect.
+    /// Validates a connection URI without connecting. Returns an error text that quotes no part of
+    /// the URI; `nil` if libpq can read the URI and its ports are valid.
     package static func problem(ofURI uri: String) -> String? {
         let expected = "it takes postgresql://user:password@host:5432/database"
-        // Owned here until freed; the message of libpq's own error may contain the password.
+        // libpq's error text may contain the password, so it is freed unread.
         var error: UnsafeMutablePointer<CChar>?
         let options = unsafe PQconninfoParse(uri, &error)
         unsafe PQfreemem(error)

@@ -1,10 +1,10 @@
 import EventLoop
 
-/// The start of one slot's connections. Confined to the loop.
+/// Begins the connections of one slot of the pool. Confined to the loop.
 ///
-/// Resolving a name blocks a thread of libuv's pool and cannot be cut short. So an attempt that
-/// times out fails and leaves it running, and the next attempt waits for the same resolution: a
-/// hanging resolver costs one thread a slot, never more.
+/// Name resolution blocks a thread of libuv's pool and cannot be interrupted. An attempt that times
+/// out fails, but its resolution keeps running, and the next attempt waits for that same
+/// resolution. So a hanging resolver blocks at most one thread for each slot.
 final class ConnectionStart: @unchecked Sendable {
     private let loop: EventLoop
     private let make: @Sendable () throws -> ConnectionHandle
@@ -41,8 +41,8 @@ final class ConnectionStart: @unchecked Sendable {
         }
         defer { timer.cancel() }
         return try await withTaskCancellationHandler {
-            // Captured, or the closure would run on the global pool: it does not inherit the
-            // isolation of a nonisolated caller.
+            // Without this capture the closure would run on the global pool: a closure does not
+            // inherit the isolation of a nonisolated caller.
             _ = isolation
             return try await withCheckedThrowingContinuation { waiter = $0 }
         } onCancel: {
@@ -60,7 +60,8 @@ final class ConnectionStart: @unchecked Sendable {
                 result = .failure(error)
             }
             isRunning = false
-            // Without a waiter, during a backoff, the handle is dropped: the next one is quick.
+            // If no task waits (during a backoff), the handle is dropped; the next attempt is
+            // quick.
             finish(result)
         }
     }

@@ -1,5 +1,5 @@
-/// Cells of a binary COPY, one after the other. Each writer encodes a cell of one type; the server
-/// refuses a COPY whose cells do not match its columns.
+/// The cells of a binary COPY, one after the other. Each method appends a cell of one type; the
+/// server refuses a COPY whose cells do not match its columns.
 package struct CopyCells: Sendable {
     private(set) var bytes: [UInt8] = []
 
@@ -61,7 +61,7 @@ package struct CopyCells: Sendable {
         if let microseconds { timestamp(microseconds) } else { null() }
     }
 
-    /// Appends a cell for `date`: the day of those microseconds since 1970, in UTC.
+    /// Appends a cell for `date`: the UTC day of a time in microseconds since 1970.
     package mutating func date(_ microseconds: Int64) {
         let (days, rest) = (microseconds &- TimestampText.postgresEpoch)
             .quotientAndRemainder(dividingBy: TimestampText.microsecondsPerDay)
@@ -98,7 +98,7 @@ package struct CopyCells: Sendable {
 
 /// Rows for `PostgresTransaction.copyIn`, encoded as they are appended: only their bytes are held.
 package struct CopyRows: Sendable {
-    /// The beginning of each row: the number of its cells, and those that are the same in every
+    /// The start of each row: the number of its cells, then the cells that are the same in every
     /// row.
     private let head: [UInt8]
     private var cells = CopyCells()
@@ -106,7 +106,7 @@ package struct CopyRows: Sendable {
 
     /// - Parameters:
     ///   - columns: The number of cells of a row.
-    ///   - constant: The first of them, the same in every row.
+    ///   - constant: The first cells of each row, the same in every row.
     ///   - rows: The expected number of rows.
     package init(columns: Int, constant: CopyCells = CopyCells(), rows: Int = 0) {
         var head = CopyCells()

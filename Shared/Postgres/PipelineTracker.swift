@@ -1,9 +1,10 @@
 /// Tracks the commands sent down a pipeline and their answers, group by group. Pure: no socket, no
 /// clock.
 ///
-/// A group is the commands between two Syncs: one implicit transaction. A statement that succeeded
-/// is undone when a later one of its group fails, so no member gets its result before the Sync has
-/// come back. Then at most one member is guilty; the others are innocent and may run again.
+/// A group is the commands between two Syncs: one implicit transaction. A failure undoes the
+/// earlier statements of its group, so no member gets its result before the server has answered the
+/// Sync. In a failed group at most one member is guilty, as its own statement failed; the others
+/// are innocent and may run again.
 struct PipelineTracker<Member> {
     enum Command {
         /// A Parse on behalf of the member that follows.
@@ -23,7 +24,7 @@ struct PipelineTracker<Member> {
     enum Verdict {
         case answered(PostgresResult)
         case guilty(PostgresError)
-        /// Undone by the error of another member, or of no particular one.
+        /// Undone by the error of another member, or by an error that belongs to no member.
         case innocent(PostgresError)
     }
 
@@ -33,7 +34,7 @@ struct PipelineTracker<Member> {
         case prepared(sql: String)
         case notPrepared(sql: String)
         case notDeallocated(String)
-        /// An answer that belongs to no command: the two sides disagree.
+        /// An answer without a matching command: client and server are out of step.
         case outOfStep
     }
 
@@ -90,9 +91,9 @@ struct PipelineTracker<Member> {
         advance()
     }
 
-    /// Notes that the next Sync has come back: the group is committed, or undone.
+    /// Notes that the server has answered the next Sync: the group is committed or rolled back.
     ///
-    /// - Returns: Each member with its verdict; nil if the Sync was not due.
+    /// - Returns: Each member with its verdict; nil if the answers do not match the commands.
     mutating func synced() -> [(member: Member, verdict: Verdict)]? {
         guard case .sync? = next else { return nil }
         advance()
@@ -113,7 +114,7 @@ struct PipelineTracker<Member> {
         return verdicts.count == answers.count ? verdicts : nil
     }
 
-    /// Whether the server may be working on a member now: it belongs to the oldest group.
+    /// Whether a wanted member is in the oldest group, which the server may be working on now.
     func isInOldestGroup(where isWanted: (Member) -> Bool) -> Bool {
         if answers.contains(where: { isWanted($0.member) }) { return true }
         for command in commands[head...] {

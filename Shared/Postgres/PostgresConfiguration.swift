@@ -1,10 +1,10 @@
-/// How a pool reaches its server, and its limits.
+/// The server of a pool, and the pool's limits.
 package struct PostgresConfiguration: Sendable {
     /// A libpq connection URI; its `sslmode` decides about TLS. Secret.
     package var uri: String
-    /// The number of connections, 2...1000; the listener's, if there is one, is additional. A
-    /// quarter of them are shared and pipelined, the others are lent to one transaction, stream or
-    /// COPY at a time and are opened when first needed. More shared ones gain nothing.
+    /// The number of connections, 2...1000, not counting the listener's. A quarter of them are
+    /// shared and pipelined; more shared ones gain nothing. Each of the others serves one
+    /// transaction, stream or COPY at a time and is opened when first needed.
     package var connections: Int
     /// The name in `pg_stat_activity`.
     package var applicationName: String
@@ -12,25 +12,26 @@ package struct PostgresConfiguration: Sendable {
     package var statementTimeout: Duration
     /// The time after which the server ends a wait for a lock; 0: never.
     package var lockTimeout: Duration
-    /// The time after which the server ends a connection whose transaction waits for its client, or
-    /// that does not read its results; 0: never. It protects those that wait for its locks: a
-    /// process that is stopped or cut off holds them until then.
+    /// The time after which the server ends a connection that is idle in a transaction or does not
+    /// read its results; 0: never. Until then a process that is stopped or cut off keeps its locks,
+    /// and other sessions wait for them.
     package var idleTransactionTimeout: Duration
     /// The limit of one attempt to connect, name resolution included.
     package var connectTimeout: Duration
-    /// The time without any bytes from the server after which a stream or a COPY fails, retryably;
-    /// 0: never. Such statements have no statement timeout; this is for a server that hangs. It
-    /// must be longer than the longest pause of a sort or a lock. The time that the caller's own
-    /// body takes does not count.
+    /// The time without any bytes from the server after which a stream or a COPY fails with a
+    /// retryable error; 0: never. Streams and COPYs have no statement timeout, so this limit
+    /// detects a server that hangs. It must be longer than the longest pause for a sort or a lock.
+    /// The time spent in the caller's `body` does not count.
     package var streamIdleTimeout: Duration
-    /// How long a request waits for a connection before it fails, retryably.
+    /// How long a request waits for a connection before it fails with a retryable error.
     package var acquireTimeout: Duration
-    /// Further settings of each new connection: names and values that the program knows.
+    /// Further settings of each new connection. They go into SQL unescaped, so only constants of
+    /// the program are allowed.
     package var settings: [(name: String, value: String)]
     /// Schema names, separated by commas; nil: the default of the server or the URI.
     package var searchPath: String?
-    /// The most requests that wait or are in flight at once, and the most waiting transactions; a
-    /// further one fails, retryably.
+    /// The most requests that wait or are in flight at once, and the most waiting transactions; one
+    /// more fails with a retryable error.
     package var maximumPending: Int
     /// The most prepared statements of a connection; the least recently used is evicted first.
     package var maximumPrepared: Int
@@ -72,9 +73,9 @@ package struct PostgresConfiguration: Sendable {
     var sharedConnections: Int { max(1, connections / 4) }
     var exclusiveConnections: Int { max(1, connections - sharedConnections) }
 
-    /// The script that sets up each new connection. Nothing that a statement depends on is left to
-    /// the server's own configuration. Statements are short and many: compiling one (`jit`) takes a
-    /// hundred times as long as running it.
+    /// The script that sets up each new connection. It sets everything that statements depend on,
+    /// so that the server's own configuration does not matter. `jit` is off: statements are short,
+    /// and compiling one takes a hundred times as long as running it.
     var sessionScript: String {
         var script = """
             SET client_encoding TO 'UTF8'; SET timezone TO 'UTC'; SET datestyle TO 'ISO, YMD';
@@ -86,8 +87,9 @@ package struct PostgresConfiguration: Sendable {
             """
         if idleTransactionTimeout > .zero {
             let limit = idleTransactionTimeout.wholeMilliseconds
-            // A local socket ignores the last four silently. Operators and other processes find and
-            // end the connection by its name, whatever name the URI or the environment gives.
+            // On a local socket the server silently ignores the four TCP settings. The name
+            // overrides a name in the URI or the environment: operators and other processes find
+            // the connection by it, and end it.
             let name = applicationName.replacing("'", with: "''")
             script += """
                  SET application_name TO '\(name)';

@@ -1,7 +1,7 @@
 import EventLoop
 
 extension PostgresConnection {
-    /// Only in plain mode, with nothing in flight.
+    /// Enters pipeline mode. Requires plain mode and nothing in flight.
     func enterPipelineMode() throws(PostgresError) {
         guard mode == .plain, handle.enterPipeline() else {
             throw brokenBy ?? PostgresError(.usage, "the connection is not idle")
@@ -13,7 +13,7 @@ extension PostgresConnection {
     /// Whether nothing is in flight, and nothing waits to be sent.
     var isQuiet: Bool { ledger.isEmpty && groupSize == 0 && deallocations.isEmpty }
 
-    /// Only if nothing is in flight.
+    /// Leaves pipeline mode. Requires that nothing is in flight.
     func leavePipelineMode() throws(PostgresError) {
         if let brokenBy { throw brokenBy }
         guard mode == .pipeline, ledger.isEmpty, groupSize == 0, handle.exitPipeline() else {
@@ -25,7 +25,8 @@ extension PostgresConnection {
 
     // MARK: Sending
 
-    /// Sends a request with all others of this turn; it completes at its Sync.
+    /// Sends a request together with the others of this turn of the loop. The request completes
+    /// when the server has answered their Sync.
     func submit(_ request: PostgresRequest) {
         guard mode == .pipeline else {
             request.finish(.failure(PostgresError.lost(brokenBy)))
@@ -90,18 +91,19 @@ extension PostgresConnection {
         if groupSize > 0 { sendSync() }
         if !deallocations.isEmpty { sendDeallocations() }
         flush()
-        // Writing may have read: the socket will not signal it again.
+        // libpq may have read while it wrote; the socket does not signal those bytes again.
         receive()
         failIfGone()
     }
 
-    /// Fails a connection that is gone. A failed write makes libpq read; if that meets the end,
-    /// libpq closes the socket and reports success: no event will ever come.
+    /// Fails the connection if libpq has closed it. After a failed write libpq reads; at the end of
+    /// the stream it closes the socket and reports success, so no event ever comes.
     private func failIfGone() {
         if mode == .pipeline, !handle.isAlive { failFromLibpq() }
     }
 
-    /// Sends them in a group of their own, so that their errors cannot fail other requests.
+    /// Sends the pending DEALLOCATEs in a separate group, so that their errors cannot fail other
+    /// requests.
     private func sendDeallocations() {
         let names = deallocations
         deallocations = []
@@ -134,7 +136,7 @@ extension PostgresConnection {
         if !readiness.isDisjoint(with: [.readable, .disconnected]) {
             lastProgress = .now
             isAlive = handle.consumeInput()
-            // OpenSSL may hold more than one read of libpq took.
+            // OpenSSL may have buffered more bytes than libpq took in one read.
             if isAlive, handle.usesTLS { isAlive = handle.consumeInput() }
         }
         receive()
@@ -150,7 +152,8 @@ extension PostgresConnection {
         var emptyAnswers = 0
         while mode == .pipeline, !ledger.isEmpty, !handle.isBusy {
             guard let result = handle.nextResult() else {
-                // The end of one command's results; repeated ends mean that there is no more.
+                // The end of one command's results; repeated ends mean that there are no more
+                // results.
                 ledger.commandEnded()
                 emptyAnswers += 1
                 if emptyAnswers > 2 { break }
@@ -187,7 +190,7 @@ extension PostgresConnection {
             if error.kind == .connectionLost { return failFromLibpq() }
             if error.endsConnection { lastFatal = error }
             onServerError?(error)
-            // A standby reports so and does not hang up.
+            // A standby reports this error and keeps the connection open.
             if error.isOfStandby { return failFromLibpq() }
             note(ledger.received(.failed(error)))
         case .aborted: note(ledger.received(.aborted))
@@ -203,7 +206,8 @@ extension PostgresConnection {
         case .prepared(let sql): statements.prepared(sql)
         case .notPrepared(let sql): _ = statements.forget(sql)
         case .notDeallocated(let name):
-            // If the connection's own state is at fault, repeating would not help.
+            // The retries are bounded: if the connection's own state is at fault, a retry does not
+            // help.
             if deallocations.count < configuration.maximumPrepared { deallocations.append(name) }
         case .outOfStep:
             fail(PostgresError(.connectionLost, "the server's answers are out of step"))
@@ -215,7 +219,8 @@ extension PostgresConnection {
             return fail(PostgresError(.connectionLost, "the server's answers are out of step"))
         }
         if isShared, ledger.isEmpty, groupSize == 0, !handle.isIdle {
-            // A BEGIN or the like was run by `execute`: it would swallow the others' work.
+            // `execute` ran a BEGIN or the like: other tasks' statements would join its
+            // transaction.
             for (request, _) in verdicts {
                 request.finish(
                     .failure(PostgresError(.usage, "a transaction was begun through execute"))
@@ -267,7 +272,8 @@ extension PostgresConnection {
         submit(request)
     }
 
-    /// Whether it is a cancellation meant for an earlier statement, which can hit a later one.
+    /// Whether the error comes from a cancellation that was meant for an earlier statement and hit
+    /// this one.
     private func isStrayCancel(_ error: PostgresError) -> Bool {
         guard error.sqlState == "57014" else { return false }
         if isCancelling { return true }
@@ -277,8 +283,8 @@ extension PostgresConnection {
 
     // MARK: Cancelling
 
-    /// Notes that the request's task was cancelled. If the server is still working on it a little
-    /// later, it is asked to stop; innocent members of its group then run again.
+    /// Notes that the request's task was cancelled. If the server still works on the request 10 ms
+    /// later, asks the server to stop; innocent members of its group then run again.
     func cancel(_ request: PostgresRequest) {
         request.isCancelled = true
         cancelLater(request, after: .milliseconds(10))
@@ -294,9 +300,9 @@ extension PostgresConnection {
 }
 
 extension PostgresError {
-    /// Whether the connection is of no more use. The server hangs up after the error, at an
-    /// administrator's or a crash's shutdown, or if a transaction was idle for too long; or it
-    /// cannot write, being a standby since a failover, and only a new connection finds the primary.
+    /// Whether the connection cannot be used after this error. Either the server closes the
+    /// connection: at a shutdown, after a crash, or because a transaction was idle for too long. Or
+    /// the server became a standby in a failover, and only a new connection finds the primary.
     var endsConnection: Bool {
         guard let sqlState else { return kind == .connectionLost }
         if isOfStandby { return true }

@@ -7,8 +7,8 @@ extension PostgresConnection {
         while true {
             switch handle.flush() {
             case .done:
-                // A failed write makes libpq close its socket and report success; the watch of that
-                // socket must go at once, before another gets its number.
+                // After a failed write libpq closes its socket and reports success. The watch of
+                // that socket must be closed at once, before another socket gets its number.
                 guard handle.isAlive else { throw broken() }
                 return
             case .failed: throw broken()
@@ -22,7 +22,7 @@ extension PostgresConnection {
     /// Waits until libpq has a complete result, row or end.
     func waitForResult(isCancellable: Bool = true) async throws {
         while handle.isBusy {
-            // Received bytes are read without a turn of the loop.
+            // Reads what has already arrived, without waiting for a turn of the loop.
             guard handle.consumeInput() else { throw broken() }
             guard handle.isBusy else { return }
             try await waitForInput(isCancellable: isCancellable)
@@ -43,7 +43,7 @@ extension PostgresConnection {
 
     /// Runs statements separated by semicolons, with no parameters, as one simple query.
     ///
-    /// - Returns: The last one's result.
+    /// - Returns: The result of the last statement.
     func runScript(_ sql: String, isCancellable: Bool = true) async throws -> PostgresResult {
         guard handle.sendScript(sql) else { throw broken() }
         try await flushPlain(isCancellable: isCancellable)
@@ -117,8 +117,8 @@ extension PostgresConnection {
 
     // MARK: Ending interrupted operations
 
-    /// Stops the server's work for this connection, unless the server itself ended it, and reads
-    /// the rest. It takes 5 s at most; then the connection is closed instead.
+    /// Cancels the running statement, unless the server itself failed it, and reads the remaining
+    /// results. Closes the connection if that takes longer than 5 s.
     func abandonPlain(after error: any Error) async {
         guard mode == .plain else { return }
         let timer = loop.schedule(after: .seconds(5)) {
@@ -156,7 +156,7 @@ extension PostgresConnection {
 
     /// Reads the next result, which must not be an error.
     ///
-    /// - Returns: Its status, or nil if there is none.
+    /// - Returns: The status of the result, or nil if there are no more results.
     func nextStatus() async throws -> (status: ResultHandle.Status, affectedRows: Int)? {
         try await waitForResult()
         guard let result = handle.nextResult() else { return nil }

@@ -1,11 +1,11 @@
 import EventLoop
 
-/// One libpq connection, driven by its loop. Confined to it.
+/// One libpq connection, driven by one event loop and confined to that loop.
 ///
 /// States: connecting → plain ⇄ pipeline → broken. In **pipeline** mode requests are sent as they
-/// come, and one Sync closes all that one turn of the loop has gathered. In **plain** mode one
-/// borrower at a time runs a script, a row stream or a COPY. It breaks once: all waiters get the
-/// error, and the object is discarded; the pool opens another.
+/// come, and one Sync ends the group of one turn of the loop. In **plain** mode one borrower at a
+/// time runs a script, a row stream or a COPY. A broken connection stays broken: all its waiters
+/// get the error, and the pool discards the object and opens another connection.
 final class PostgresConnection: @unchecked Sendable {
     enum Mode { case connecting, plain, pipeline, broken }
 
@@ -35,7 +35,7 @@ final class PostgresConnection: @unchecked Sendable {
     // Plain mode: the waiter for the socket.
     var socketWaiter: CheckedContinuation<Void, any Error>?
     private var waitingSince = ContinuousClock.now
-    /// How long it may wait for the socket; zero: for ever.
+    /// How long a wait for the socket may take; zero: without limit.
     var silenceLimit = Duration.zero
 
     // Cancelling the running statement.
@@ -51,7 +51,7 @@ final class PostgresConnection: @unchecked Sendable {
     /// Called for every error report of the server.
     var onServerError: ((PostgresError) -> Void)?
 
-    /// The limit of a group: each member of a failed group runs again, so larger ones are costly.
+    /// The limit of a group: each member of a failed group runs again, so larger groups are costly.
     static let maximumGroup = 128
 
     private init(
@@ -127,8 +127,8 @@ final class PostgresConnection: @unchecked Sendable {
     }
 
     func watchSocket() {
-        // The watch is closed, and releases us, when the connection breaks, which every connection
-        // does.
+        // This does not leak: every connection breaks in the end, which closes the watch and so
+        // releases the connection.
         watch = loop.watch(handle.descriptor) { self.ready($0) }
     }
 
@@ -147,7 +147,7 @@ final class PostgresConnection: @unchecked Sendable {
     // MARK: Waiting, outside the pipeline
 
     /// - Throws: The error that broke the connection; `CancellationError` if the task is cancelled
-    ///   and may be.
+    ///   and `isCancellable` is true.
     func waitForSocket(
         _ interest: DescriptorReadiness,
         isCancellable: Bool = true,
@@ -162,8 +162,8 @@ final class PostgresConnection: @unchecked Sendable {
         }
         try Task.checkCancellation()
         try await withTaskCancellationHandler {
-            // Captured, or the closure would run on the global pool: it does not inherit the
-            // isolation of a nonisolated caller.
+            // Without this capture the closure would run on the global pool: a closure does not
+            // inherit the isolation of a nonisolated caller.
             _ = isolation
             try await withCheckedThrowingContinuation { suspend($0, interest) }
         } onCancel: {
@@ -218,14 +218,15 @@ final class PostgresConnection: @unchecked Sendable {
     var isUsable: Bool { mode == .plain || mode == .pipeline }
 
     func untilBroken() async {
-        // Checked in the closure, as the task may be queued once more before it.
+        // The mode is checked inside the closure, as the task may be queued once more before the
+        // closure runs.
         await withCheckedContinuation { waiter in
             if mode == .broken { waiter.resume() } else { brokenWaiters.append(waiter) }
         }
     }
 
-    /// Closes the connection of a vanished peer: no answer although the server's own limit has
-    /// passed, or the silence limit of a stream or COPY.
+    /// Closes the connection if the server has vanished: if a pipeline gets no byte for 10 s longer
+    /// than the statement timeout, or a stream or COPY gets none within its silence limit.
     func checkProgress(at now: ContinuousClock.Instant) {
         if mode == .pipeline, !handle.isAlive { return failFromLibpq() }
         let (limit, since): (Duration, ContinuousClock.Instant)
@@ -237,7 +238,7 @@ final class PostgresConnection: @unchecked Sendable {
         case .pipeline, .plain, .connecting, .broken: return
         }
         guard now - since > limit else { return }
-        // The server may only be slow: it should not continue a statement that no task waits for.
+        // If the server is only slow, it should not continue a statement that no task waits for.
         cancelRunning()
         fail(PostgresError(.connectionLost, "the server does not answer"))
     }
@@ -252,7 +253,7 @@ final class PostgresConnection: @unchecked Sendable {
         cancellation.request { [loop] in loop.execute { self.cancellationIsSent() } }
     }
 
-    /// Notes that the server has the cancellation; its effect can still be a moment late.
+    /// Notes that the server has the cancellation, which may take effect a moment later.
     private func cancellationIsSent() {
         isCancelling = false
         lastCancel = .now

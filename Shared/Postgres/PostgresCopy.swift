@@ -82,7 +82,8 @@ struct CopyDecoder {
 
     private enum Row { case whole(end: Int), partial, malformed }
 
-    /// Appends the row to the block as it is, lengths included, and notes its cells there.
+    /// Appends the row's bytes to the block unchanged, lengths included, and notes where its cells
+    /// are.
     private mutating func decodeRow(
         _ bytes: UnsafeRawBufferPointer,
         from start: Int,
@@ -224,7 +225,8 @@ struct CopyEncoder {
         bytes.append(contentsOf: field ?? [])
     }
 
-    /// Appends one dimension from index 1; an empty array has none.
+    /// Appends the header of an array of one dimension from index 1; an empty array has no
+    /// dimension.
     private func appendArrayHead(_ count: Int, _ element: UInt32, to bytes: inout [UInt8]) {
         append(Int32(count == 0 ? 0 : 1), to: &bytes)
         append(Int32(1), to: &bytes)
@@ -276,7 +278,7 @@ extension PostgresConnection {
                 isDry = false
                 try await waitForInput()
             case .wait:
-                // Received bytes are read without a turn of the loop.
+                // Reads what has already arrived, without waiting for a turn of the loop.
                 isDry = true
                 guard handle.consumeInput() else { throw broken() }
             case .end, .failed:
@@ -288,7 +290,7 @@ extension PostgresConnection {
         return decoder.takeRows()
     }
 
-    /// Returns once the bytes are written, so that the caller is as slow as the server.
+    /// Returns once the bytes are written, so that the caller does not get ahead of the server.
     func putCopyData(_ bytes: [UInt8]) async throws {
         guard handle.putCopyData(bytes) else { throw broken() }
         try await flushPlain()

@@ -10,7 +10,7 @@ extension PostgresPool {
 
     // MARK: Lending
 
-    /// Borrows an exclusive connection; the first to ask gets the first that becomes free.
+    /// Borrows an exclusive connection; waiting callers are served in their order.
     private func acquire() async throws -> PostgresConnection {
         guard phase == .open || phase == .idle else { throw PostgresError.closed }
         try Task.checkCancellation()
@@ -28,7 +28,8 @@ extension PostgresPool {
         let id = nextWaiter
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
-                // A task that does not prefer the loop is queued once more before this.
+                // Checked again, as a task that does not prefer the loop is queued once more before
+                // this.
                 guard phase == .open || phase == .idle, !Task.isCancelled else {
                     return continuation.resume(
                         throwing: Task.isCancelled ? CancellationError() : PostgresError.closed
@@ -83,10 +84,11 @@ extension PostgresPool {
     /// Runs `body` between BEGIN and COMMIT on a connection of its own. An error of `body`, or a
     /// cancellation, rolls back. BEGIN is sent with the first statement.
     ///
-    /// Do not ask for a second connection inside: with all of them lent, it would never come.
+    /// Do not request a second connection inside `body`: with all connections lent, none becomes
+    /// free.
     ///
-    /// - Throws: The errors of `body`; `PostgresError`, which may have committed if
-    ///   `outcomeIsUnknown`; `CancellationError`.
+    /// - Throws: The errors of `body`; `PostgresError`; `CancellationError`. If the error's
+    ///   `outcomeIsUnknown` is true, the transaction may have committed.
     package func transaction<Value: Sendable>(
         _ body: @Sendable (PostgresTransaction) async throws -> Value
     ) async throws -> Value {
@@ -167,7 +169,7 @@ extension PostgresPool {
     ///
     /// - Parameters:
     ///   - query: A SELECT without parameters.
-    ///   - columns: Names for the readers of the rows; positions work without.
+    ///   - columns: The names by which the rows' columns are read; without names, use positions.
     ///   - batch: Rows a call; the last call may have fewer.
     ///   - body: Takes each batch. Its error, or a cancellation, ends the COPY.
     /// - Returns: How many rows there were.
@@ -194,11 +196,12 @@ extension PostgresPool {
     }
 
     /// Runs `COPY table (columns) FROM STDIN (FORMAT binary)`, all or nothing, with backpressure:
-    /// the next batch is requested when the last one is written.
+    /// the next batch is requested when the previous batch is written.
     ///
     /// - Parameters:
     ///   - table: Its name, with or without a schema; quoted here.
-    ///   - columns: Their types come from the server, the values must fit them.
+    ///   - columns: The names of the columns; the values must fit the types that the server
+    ///     reports.
     ///   - next: Returns the next rows; nil at the end.
     /// - Returns: How many rows were copied.
     /// - Throws: The errors of `next`; `PostgresError`; `CancellationError`. Nothing is copied
@@ -307,8 +310,8 @@ extension PostgresConnection {
     /// The number of commands in front of a new request.
     var backlog: Int { ledger.count }
 
-    /// Returns the borrower's error: a broken connection is always `lost`, retryable, whatever the
-    /// failed call reported.
+    /// Returns the error that the borrower gets. If the connection broke, that is `lost`, which is
+    /// retryable, unless the error is a usage, closed or decoding error.
     func lossAsSeenByBorrower(of error: any Error) -> any Error {
         guard let brokenBy, let error = error as? PostgresError else { return error }
         if error.kind == .usage || error.kind == .closed || error.kind == .decoding { return error }

@@ -22,8 +22,8 @@ extension PostgresPool {
             self.deadline = deadline
         }
 
-        /// Notes that LISTEN was acknowledged: the first time it ends `listen`, later it signals
-        /// the handler that notifications may have been missed.
+        /// Notes that the server acknowledged LISTEN. The first time, `listen` returns; later,
+        /// after a reconnect, the handler is told that notifications may have been missed.
         func listening() {
             guard let continuation else { return handler("") }
             self.continuation = nil
@@ -96,8 +96,9 @@ extension PostgresPool {
                 connection.fail(lost)
             }
         }
-        // Not in one transaction with an UNLISTEN of the same channel: for the server it would
-        // never have stopped listening, and notifications for the old subscription would arrive.
+        // The LISTEN must not share a transaction with an UNLISTEN of the same channel: the server
+        // would not stop listening in between, and notifications for the old subscription would
+        // arrive.
         request.runsAlone = true
         connection.submit(request)
     }

@@ -3,16 +3,16 @@ package import Observability
 
 /// The connections of one loop to one Postgres.
 ///
-/// Authority: every connection that the loop's services use. Some are *shared*: `execute` sends
-/// down their pipelines, and one Sync closes all that one turn of the loop has gathered, so that
-/// the writes of many tasks commit together; each task gets its result when its Sync has come back,
-/// never before. The *exclusive* ones are lent to one `transaction`, `stream` or COPY at a time, in
-/// the order of requests. A *listener*, if needed, receives notifications.
+/// Authority: every connection that the loop's services use. *Shared* connections are pipelined:
+/// `execute` sends the statements of one turn of the loop as a group that ends with one Sync, so
+/// that the writes of many tasks commit together. A task gets its result only after the server has
+/// answered that Sync. An *exclusive* connection is lent to one `transaction`, `stream` or COPY at
+/// a time, in the order of requests. A *listener*, if needed, receives notifications.
 ///
-/// States: idle until first used (or `run`), then open, then draining, then closed. Each slot opens
-/// its connection, waits until that breaks, and opens another, with backoff. Requests in flight on
-/// a broken one fail with a retryable error; requests that were not sent keep waiting, within their
-/// limit.
+/// States: idle until first used (or `run`), then open, then draining, then closed. A slot is a
+/// task that opens a connection, waits until it breaks, and opens another, with backoff. Requests
+/// in flight on a broken connection fail with a retryable error; unsent requests keep waiting
+/// within their time limit.
 ///
 /// Shutdown: `close` (or the cancellation of `run`) refuses new work, lets present work finish
 /// within `drainTimeout`, then closes the connections.
@@ -91,7 +91,7 @@ package actor PostgresPool {
     /// closes.
     ///
     /// - Parameter isEager: Whether it connects before the first request.
-    /// - Throws: Nothing; it is a part's whole life.
+    /// - Throws: Nothing. It runs as long as the part that owns the pool.
     package func run(isEager: Bool = true) async throws {
         if isEager { start() }
         while (try? await loop.sleep(for: .seconds(86_400))) != nil {}
@@ -259,7 +259,7 @@ package actor PostgresPool {
                 if shared.isEmpty, phase == .open { readiness.value = reason }
                 log.warning("cannot connect to postgres", [.error: .string(reason)])
             }
-            // 50 ms, doubling to 3.2 s, each random between half and all of it.
+            // Backoff: 50 ms, doubling to 3.2 s; each wait is random between half and all of that.
             let longest = 50.0 * Double(1 << min(failures, 6))
             let wait = Double.random(in: longest / 2...longest)
             try? await loop.sleep(for: .milliseconds(Int(wait)))
@@ -294,8 +294,8 @@ package actor PostgresPool {
 
     // MARK: Statements
 
-    /// Runs one statement in a transaction of its own, together with the other statements of this
-    /// turn of the loop. Pass values only as parameters, `$1` on.
+    /// Runs one statement. It is sent and committed together with the other statements of this turn
+    /// of the loop, but their errors do not affect it. Pass values only as parameters, `$1` on.
     ///
     /// - Returns: Its result, once it is committed.
     /// - Throws: `PostgresError`; `CancellationError` if it was cancelled before it was done.
@@ -387,5 +387,5 @@ final class SharedText: Sendable {
     }
 }
 
-/// The loop that a pool lives on, for modules that may know Postgres and not the loop.
+/// The loop of a pool, for modules that may import Postgres but not EventLoop.
 package typealias PostgresLoop = EventLoop

@@ -5,7 +5,7 @@ final class PostgresRequest: @unchecked Sendable {
     /// Whether it is prepared. BEGIN, COMMIT, ROLLBACK and the like are not worth a place in the
     /// cache.
     let isPrepared: Bool
-    /// Whether it commits: when the connection breaks, it may have happened nevertheless.
+    /// Whether the request commits: if the connection breaks, its commit may still have happened.
     let commits: Bool
     /// Whether it gets a group of its own.
     var runsAlone = false

@@ -3,8 +3,7 @@ package import JSON
 /// The rows of one answered statement, copied out of libpq into one block.
 package struct PostgresResult: Sendable {
     package let rows: PostgresRows
-    /// The rows that an INSERT, UPDATE, DELETE, MERGE, COPY or SELECT counted; 0 for other
-    /// statements.
+    /// The row count of an INSERT, UPDATE, DELETE, MERGE, COPY or SELECT; 0 for other statements.
     package let affectedRows: Int
     /// `SELECT`, `INSERT`, `COMMIT`: the first word of the command tag.
     package let command: String
@@ -113,7 +112,7 @@ package struct PostgresRow: Sendable {
     ) throws(PostgresError) -> Int64? {
         try decode(column, "a timestamp") { cell in cell.timestamp }
     }
-    /// Returns an array without NULL elements; one with a NULL is refused.
+    /// Returns an array; throws if it has a NULL element.
     package func textArrayOrNil(_ column: PostgresColumn) throws(PostgresError) -> [String]? {
         try decode(column, "an array of texts") { cell in
             guard let elements = cell.arrayElements else { return nil }
@@ -170,7 +169,7 @@ package struct PostgresRow: Sendable {
     }
 }
 
-/// The columns of a result; one object for all its rows, and all runs of a statement.
+/// The columns of a result; one object for all its rows and for all runs of the statement.
 final class ColumnSet: Sendable {
     let names: [String]
     /// Postgres' type OIDs; 0 where unknown, as in COPY.

@@ -2,7 +2,7 @@ package import JSON
 
 /// One parameter of a statement. A single value is sent as text and takes the type that the
 /// statement gives it. An array is sent in the binary form of its own type (`type`); if the
-/// statement needs another, it says so by a cast: `$1::smallint[]`.
+/// statement needs another type, it must contain a cast: `$1::smallint[]`.
 package enum PostgresValue: Sendable, Equatable {
     case null
     case text(String)
@@ -59,7 +59,7 @@ extension PostgresValue {
         return type != 0
     }
 
-    /// The type that it has whatever the statement says; 0: none.
+    /// The type OID that is sent with the value; 0: the server infers the type from the statement.
     var type: UInt32 {
         switch self {
         case .null, .text, .integer, .double, .boolean, .bytes, .json, .uuid, .timestamp: 0

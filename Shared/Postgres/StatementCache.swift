@@ -3,7 +3,7 @@
 struct StatementCache {
     private struct Entry {
         let name: String
-        /// The types of its parameters; 0: as the statement says.
+        /// The types of its parameters; 0: the server infers the type.
         let types: [UInt32]
         var isPrepared = false
         var columns: ColumnSet?
@@ -12,7 +12,7 @@ struct StatementCache {
 
     enum Lookup: Equatable {
         case known(name: String)
-        /// Prepare it under this name, and deallocate the evicted ones.
+        /// The statement is to be prepared under this name, and the evicted ones to be deallocated.
         case new(name: String, evicted: [String])
     }
 
@@ -27,8 +27,8 @@ struct StatementCache {
 
     /// - Parameters:
     ///   - sql: The statement.
-    ///   - types: The types of its parameters this time. If one is an array that was null before,
-    ///     the statement is prepared again.
+    ///   - types: The types of its parameters this time. If a parameter is an array that was null
+    ///     before, the statement is prepared again.
     /// - Returns: The name to run it by, and whether it must be prepared.
     mutating func use(_ sql: String, _ types: [UInt32] = []) -> Lookup {
         clock += 1

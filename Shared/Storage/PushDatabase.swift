@@ -3,13 +3,14 @@
 // each subject has a module of its own, which adds its stores to `PushDatabase`, and `StorageAdmin` has the
 // operations that concern all subjects.
 //
-// Authority: the tables are written here and nowhere else. A claimed row (a delivery, a push in planning)
-// carries the session that claimed it, and every later write checks it, so that a dispatcher that stalled
-// and came back changes nothing.
+// Authority: the tables are written here and nowhere else. A claimed row (a delivery, a push in
+// planning) carries the session that claimed it, and every later write checks the session, so that
+// a dispatcher that stalled and came back changes nothing.
 //
-// Lock order, so that transactions cannot deadlock: a dispatcher's session, then shards by (push, number),
-// then pushes by id, then deliveries, then installations by (app, object id). A transaction that writes new
-// shards holds their push; none waits for a shard while it holds a push.
+// Lock order, so that transactions cannot deadlock: a dispatcher's session, then shards by (push,
+// number), then pushes by id, then deliveries, then installations by (app, object id). A
+// transaction that writes new shards holds the lock of their push; no transaction waits for a shard
+// while it holds a push.
 //
 // Shutdown: `run` ends when its task is cancelled, after the pool has answered all requests in flight.
 
@@ -35,10 +36,11 @@ package final class PushDatabase: Sendable {
     private let schemaWatch = SchemaWatch()
 
     /// - Parameters:
-    ///   - configuration: How the database is reached.
+    ///   - configuration: The settings of the connections.
     ///   - keys: The key ring, which opens the key of erased names. Needed by programs that erase, and by
     ///     programs that write records some time after their events.
-    ///   - clock: The clock to measure; one for all databases of a process that are the same.
+    ///   - clock: The clock to measure; objects of a process that use the same database share one
+    ///     clock.
     ///   - loop: The loop to run on.
     ///   - log: The log.
     ///   - metrics: The registry of the pool's metrics.
@@ -93,7 +95,8 @@ package final class PushDatabase: Sendable {
             group.addTask { try await self.singles.pool.run(isEager: false) }
             group.addTask { try await self.watchSchema() }
             defer { group.cancelAll() }
-            // The first task to end ends all: a pool on cancellation, the watch on a schema too new.
+            // The end of one task ends all tasks. A pool ends on cancellation, the watch if the
+            // schema is too new.
             while try await group.next() != nil {
                 if Task.isCancelled { continue }
                 group.cancelAll()
@@ -117,7 +120,7 @@ package final class PushDatabase: Sendable {
         }
     }
 
-    /// Closes the pools without `run`: for commands and tests.
+    /// Closes the pools if `run` was not called: for commands and tests.
     package func close() async {
         await database.pool.close()
         await singles.pool.close()
@@ -153,7 +156,7 @@ package final class PushDatabase: Sendable {
     package func migrate() async throws -> [Int] { try await schema.migrate() }
 
     /// Calls `handler` on each notification, and with an empty string after every reconnect, when
-    /// some may have been missed. It ends with the database.
+    /// notifications may have been missed. The subscription ends with the database.
     package func onNotification(
         _ channel: NotifyChannel,
         _ handler: @escaping @Sendable (String) -> Void
@@ -219,7 +222,7 @@ private final class SchemaWatch: Sendable {
 
     var notReadyReason: String? { lock.withLock { unsafe reason } }
 
-    /// Whether the reason has changed.
+    /// Stores the state, and returns whether the reason has changed.
     func update(_ state: SchemaState) -> Bool {
         lock.withLock {
             let changed = unsafe reason != state.notReadyReason

@@ -1,12 +1,14 @@
 internal import EventLoop
 
-/// Serves one socket or many, which keep it until their end. All calls come on the socket's loop.
+/// Serves one socket or many; each socket retains its handler until the socket ends. All calls come
+/// on the socket's loop.
 package protocol WebSocketHandler: AnyObject, Sendable {
     func opened(_ socket: WebSocket)
     func received(_ message: WebSocketMessage, on socket: WebSocket)
     /// Notes pings of the client; they are answered already.
     func pinged(_ socket: WebSocket, count: Int)
-    /// Notes the end, once: with the client's code, 1006 without a close frame, or ours.
+    /// Notes the end of a socket, once. The code is the client's, or the server's if it closed
+    /// first, or 1006 without a close frame.
     func closed(_ socket: WebSocket, code: Int)
 }
 
@@ -22,7 +24,7 @@ package final class WebSocket: ProtocolDriver, @unchecked Sendable {
 
     private unowned let connection: Connection
     private let limits: WebSocketLimits
-    /// Kept until the end: a handler may serve this socket alone.
+    /// A strong reference until the end, as a handler may serve only this socket.
     private var handler: (any WebSocketHandler)?
     private var reader: WebSocketReader
     private var lastInput = ContinuousClock.now
@@ -38,7 +40,7 @@ package final class WebSocket: ProtocolDriver, @unchecked Sendable {
         handler = upgrade.handler
     }
 
-    /// Begins, once it is the connection's driver.
+    /// Notifies the handler, once this socket is the connection's driver.
     func open() { handler?.opened(self) }
 
     // MARK: For the handler
@@ -46,7 +48,8 @@ package final class WebSocket: ProtocolDriver, @unchecked Sendable {
     /// The bytes that the client's system has not taken.
     package var queuedBytes: Int { isOpen ? connection.backlogBytes : 0 }
 
-    /// Sends a message. A socket with too much waiting is dropped: its client reads too slowly.
+    /// Sends a message. If more than `queuedBytes` would wait, drops the socket: its client reads
+    /// too slowly.
     package func send(_ frame: WebSocketFrame) {
         guard isOpen, closingSince == nil else { return }
         guard connection.backlogBytes + frame.bytes.count <= limits.queuedBytes else {
@@ -68,7 +71,7 @@ package final class WebSocket: ProtocolDriver, @unchecked Sendable {
         end(Int(code))
     }
 
-    /// Ends with bytes that are not a valid frame, for clients that come back only after an error.
+    /// Ends with bytes that are not a valid frame, for clients that reconnect only after an error.
     package func end(sending bytes: [UInt8]) {
         guard isOpen else { return }
         connection.send(bytes)
@@ -105,7 +108,7 @@ package final class WebSocket: ProtocolDriver, @unchecked Sendable {
             end(code)
             return connection.finish()
         }
-        // Its pongs wait as well.
+        // The pongs wait for the client, too.
         if isOpen, connection.backlogBytes > limits.queuedBytes { abort() }
     }
 

@@ -1,7 +1,8 @@
 internal import CWslay
 
-/// Reads a client's frames with wslay, which does no I/O of its own: bytes in, messages and the control
-/// frames to be sent out. It takes 8 KiB, so that a socket has one only while a message arrives.
+/// Reads a client's frames with wslay, which does no I/O of its own: bytes in, messages and the
+/// control frames to be sent out. A codec takes 8 KiB, so a socket has one only while a message
+/// arrives.
 ///
 /// A violation of the protocol yields a close frame with its code; nothing is read after it.
 @safe
@@ -12,8 +13,8 @@ final class WebSocketCodec {
         var pings = 0
         /// Pongs and a close frame, encoded.
         var bytes: [UInt8] = []
-        /// The code of the end, after which nothing is read: the client's, 1005 if its close frame
-        /// has none, or ours after a violation.
+        /// The close code; nothing is read after it. It is the client's, 1005 if the client's close
+        /// frame has no code, or ours after a violation.
         var closeCode: Int?
     }
 

@@ -12,8 +12,8 @@ package struct WebSocketHandshake: Sendable {
         request.headers.hasToken("websocket", in: "upgrade")
     }
 
-    /// - Throws: 426 for a request that is no WebSocket's, or of another version; 400 for an invalid
-    ///   key.
+    /// - Throws: 426 for a request that does not ask for a WebSocket, or for another version; 400
+    ///   for an invalid key.
     package init(_ request: HTTPServerRequest) throws(HTTPProblem) {
         guard request.method == .get, request.protocolVersion == .http11,
             Self.isAsked(by: request), request.headers.hasToken("upgrade", in: "connection")
@@ -43,7 +43,7 @@ package struct WebSocketHandshake: Sendable {
         }
     }
 
-    /// The proof that the server understood the request.
+    /// The value of `Sec-WebSocket-Accept`, the proof that the server understood the request.
     var accept: String {
         let text = Array((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").utf8)
         var digest = [UInt8](repeating: 0, count: 20)
@@ -67,7 +67,7 @@ extension HTTPServerResponse {
     ///
     /// - Parameters:
     ///   - handshake: The request.
-    ///   - subprotocol: One that it offers; `nil`: none.
+    ///   - subprotocol: One of the subprotocols that the client offers; `nil`: no subprotocol.
     ///   - limits: The socket's limits.
     ///   - handler: Gets the socket and its messages, on the connection's loop.
     /// - Returns: A response without a body.

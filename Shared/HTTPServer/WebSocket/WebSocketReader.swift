@@ -1,10 +1,10 @@
 /// Reads the bytes of one client, in pieces of any size. Pure: no clock, no I/O.
 ///
 /// wslay parses the frames. It allocates for each frame of a message, and validates the reason of a
-/// close frame piece by piece; so the frames of a message are counted here, and a control frame
-/// reaches it whole.
+/// close frame piece by piece; so this reader limits the frames of a message, and passes each
+/// control frame to wslay whole.
 struct WebSocketReader {
-    /// Beyond it a message is refused with 1008.
+    /// The limit of the frames of a message; beyond it the socket is closed with 1008.
     static let maximumFramesPerMessage = 256
 
     private let maximumMessageBytes: Int
@@ -17,7 +17,7 @@ struct WebSocketReader {
 
     /// Reads the next bytes.
     ///
-    /// - Parameter bytes: Any number of them; they are copied where they are kept.
+    /// - Parameter bytes: Any number of bytes; those that must be kept are copied.
     /// - Returns: The messages that end in these bytes; nothing after the end.
     mutating func receive(_ bytes: UnsafeRawBufferPointer) -> WebSocketCodec.Output {
         var output = WebSocketCodec.Output()
@@ -54,20 +54,20 @@ struct WebSocketReader {
     }
 }
 
-/// Finds where a client's frames begin, which must be masked. Pure.
+/// Splits a client's bytes into data and control frames, which must be masked. Pure.
 struct WebSocketFrameScanner {
     @unsafe enum Piece {
         /// Bytes of data frames.
         case data(UnsafeRawBufferPointer)
         /// One control frame.
         case control([UInt8])
-        /// The code of the close frame that it calls for.
+        /// A violation of the protocol, with the code for the close frame.
         case violation(UInt16)
     }
 
     /// The beginning of a data frame's header, or of a control frame, until it is complete.
     private var begun: [UInt8] = []
-    /// The payload bytes to come of a data frame.
+    /// The payload bytes of a data frame that have not arrived.
     private var remaining: UInt64 = 0
     private var isWithinMessage = false
     private var frameCount = 0
@@ -76,7 +76,7 @@ struct WebSocketFrameScanner {
     /// Whether no frame has begun, and no message waits for its next frame.
     var isAtBoundary: Bool { begun.isEmpty && remaining == 0 && !isWithinMessage }
 
-    /// Takes bytes from the front, up to where their kind changes.
+    /// Takes bytes from the front, up to the next change between data and control frames.
     ///
     /// - Parameter bytes: The unread bytes; those taken are removed.
     /// - Returns: `nil` when they do not complete anything.

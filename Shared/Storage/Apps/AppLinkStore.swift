@@ -48,15 +48,16 @@ package struct AppLinkStore: Sendable {
     /// The limit of an app's links of one kind.
     package static let maximumLinks = 100
 
-    /// The lock for giving an app a name or an id: no name can belong to two apps.
+    /// The lock of a transaction that gives an app a name or an id, so that no name belongs to two
+    /// apps.
     package static let lock = "LOCK TABLE app_links IN SHARE ROW EXCLUSIVE MODE"
 
     package func link(_ link: AppLink) async throws { try await self.link([link]) }
 
     /// Links names to an app, all of them or none. A repeat changes nothing.
     ///
-    /// - Throws: `StorageError` of kind `conflict` if a name is another app's, or is another app's
-    ///   id, or there are too many.
+    /// - Throws: `StorageError` of kind `conflict` if a name is linked to another app, or is
+    ///   another app's id, or if there are too many links.
     package func link(_ links: [AppLink]) async throws {
         try await database.transaction { transaction in
             _ = try await transaction.execute(Self.lock)
@@ -109,7 +110,8 @@ package struct AppLinkStore: Sendable {
         )
     }
 
-    /// Links a pool. One that was unlinked still has its data, for the app that it was linked to.
+    /// Links a pool. A pool that was unlinked still has its data, and can only be linked to the
+    /// same app again.
     private static func linkPool(
         _ link: AppLink,
         _ transaction: PostgresTransaction
@@ -132,7 +134,7 @@ package struct AppLinkStore: Sendable {
 
     /// Removes a link. An identity pool keeps its data unless `isErasing`.
     ///
-    /// - Returns: Whether there was such a link, or data of it to erase.
+    /// - Returns: Whether there was such a link, or data of the pool to erase.
     package func unlink(_ link: AppLink, isErasing: Bool = false) async throws -> Bool {
         try await database.transaction { transaction in
             let removed = try await transaction.execute(
@@ -162,7 +164,7 @@ package struct AppLinkStore: Sendable {
         ).rows.compactMap(Self.link)
     }
 
-    /// Returns the apps of names of one kind, without names that no app has.
+    /// Returns the links of these names; names that no app has are left out.
     package func apps(_ kind: AppLinkKind, names: [String]) async throws -> [AppLink] {
         try await database.execute(
             "SELECT kind, name, app FROM app_links WHERE kind = $1 AND name = ANY ($2::text[])",

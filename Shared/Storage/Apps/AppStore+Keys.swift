@@ -38,7 +38,7 @@ extension StoredApp {
     }
 }
 
-/// Rotation of an app's keys without a moment in which neither is accepted.
+/// Rotation of an app's keys. At each moment the old key or the new key is accepted.
 extension AppStore {
     /// The limit of retired keys of one kind that are accepted beside the current one.
     package static let maximumRetiredKeys = 4
@@ -70,10 +70,10 @@ extension AppStore {
     /// - Parameters:
     ///   - id: The app.
     ///   - key: The new key.
-    ///   - oldValidUntil: `nil`: the old one is refused at once.
+    ///   - oldValidUntil: The end of the old key's validity; `nil`: it is refused at once.
     /// - Returns: Whether the app exists.
-    /// - Throws: `StorageError` of kind `conflict` if the key is one of this app's or, for an app
-    ///   key, another app's; or if too many are still accepted.
+    /// - Throws: `StorageError` of kind `conflict` if the key is already a key of this app or, for
+    ///   an app key, of another app; or if too many older keys are still accepted.
     package func rotate(
         _ id: String,
         to key: ReplacementKey,
@@ -169,7 +169,7 @@ extension AppStore {
 
     /// Expires all older keys of one kind, and notifies the services.
     ///
-    /// - Returns: How many were still accepted.
+    /// - Returns: How many older keys were still accepted.
     package func finishRotation(_ id: String, _ kind: AppKeyKind) async throws -> Int {
         try await database.transaction { transaction in
             let results = try await transaction.pipeline([

@@ -6,7 +6,7 @@ package import PushCore
 package struct StoredApp: Sendable, Equatable {
     package var id: String
     package var appKeySealed: [UInt8]
-    /// SHA-256: finds an app by its key alone.
+    /// SHA-256 of the app key, by which the app is found.
     package var appKeyDigest: [UInt8]
     package var masterKeySealed: [UInt8]
     package var masterKeyDigest: [UInt8]
@@ -41,7 +41,8 @@ package struct StoredApp: Sendable, Equatable {
     /// client and sends nothing.
     package var isClosed: Bool { appKeySealed.isEmpty }
 
-    /// Returns the context that the key is sealed for (the cipher's associated data): it opens in no other.
+    /// Returns the context that the key is sealed for (the cipher's associated data); it opens with
+    /// no other context.
     package static func appKeyContext(_ app: String) -> String { "app/\(app)/app-key" }
     package static func masterKeyContext(_ app: String) -> String { "app/\(app)/master-key" }
 }
@@ -92,7 +93,7 @@ package struct AppStore: Sendable {
         }
     }
 
-    /// Returns the app for callers of secure payloads that name none.
+    /// Returns the app for callers of secure payloads that name no app.
     package func secureUnnamed() async throws -> StoredApp? {
         try await database.execute(
             "SELECT \(Self.columns) FROM apps WHERE \(Self.isUnnamed)"
@@ -103,8 +104,8 @@ package struct AppStore: Sendable {
         settings->'\(AppSettings.secureUnnamedName)' = 'true'::jsonb
         """
 
-    /// Checks the conflicts of a change: another app that is already the unnamed one, and payloads
-    /// whose ids are of the other form.
+    /// Checks a change for conflicts: another app may already be the one for callers that name no
+    /// app, and stored payloads may have ids of the other form.
     private static func checkSecure(
         _ id: String,
         _ change: JSONObject,
@@ -123,8 +124,8 @@ package struct AppStore: Sendable {
             }
         }
         guard let form = change[AppSettings.secureIDsName] else { return }
-        // Serialized with writers of payloads: either the next statement sees the payload, or the writer sees the
-        // form.
+        // This lock serializes the change with writers of payloads: either the next statement sees
+        // the payload, or the writer sees the new form.
         let known = try await transaction.execute(
             "SELECT settings FROM apps WHERE id = $1 FOR UPDATE",
             [.text(id)]

@@ -3,7 +3,8 @@ package import JSON
 package import Postgres
 package import PushCore
 
-/// One operation with an app's master key, or by an operator. Never contains its content.
+/// The record of one operation with an app's master key, or by an operator. Never contains the
+/// operation's content.
 package struct AuditEntry: Sendable, Equatable {
     package var app: String
     /// `master-key`, or `cli:<user of the operating system>`.
@@ -43,7 +44,7 @@ package struct AuditEntry: Sendable, Equatable {
         self.at = at
     }
 
-    /// Returns the target without NUL, cut to the length of an id.
+    /// Returns the target without NUL characters, cut to `maximumTargetBytes`.
     private static func bounded(_ target: String) -> String {
         var kept = ""
         var count = 0
@@ -112,7 +113,7 @@ package struct AuditStore: Sendable {
     /// Removes erased names from stored entries. No entry is written meanwhile: later writers check
     /// `ErasureFence`.
     ///
-    /// - Returns: How many entries named one of them.
+    /// - Returns: How many entries contained one of the names.
     package static func forget(
         _ names: [String],
         of app: String,

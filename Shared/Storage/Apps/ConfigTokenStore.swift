@@ -41,8 +41,8 @@ package struct ConfigTokenStore: Sendable {
     /// The limit of an app's tokens.
     package static let maximumTokens = 100
 
-    /// - Throws: `StorageError` of kind `conflict` if the app has a token of this name, the token is in
-    ///   use, or there are too many.
+    /// - Throws: `StorageError` of kind `conflict` if the app has a token of this name, the token
+    ///   is in use, or the app has too many tokens.
     package func create(_ token: StoredConfigToken) async throws {
         do {
             try await database.transaction { transaction in

@@ -6,13 +6,13 @@ package import PushCore
 package struct StoredCredential: Sendable, Equatable {
     package var app: String
     package var platform: Platform
-    /// APNs: the topic that it is for; empty for the others.
+    /// APNs: the topic of the credential; empty for other providers.
     package var name: String
     package var sealed: [UInt8]
     /// Safe to list: key id, team id, client e-mail, end of validity.
     package var summary: JSONObject
-    /// Whether an APNs topic is used if neither an installation nor a push names one. The only
-    /// credential of an app always is, whether it is marked or not.
+    /// Whether this APNs topic is used if neither an installation nor a push names a topic. The
+    /// only credential of an app is always used, whether it is marked or not.
     package var isDefault: Bool
     package var updatedAt: Instant
 
@@ -55,8 +55,8 @@ package struct CredentialStore: Sendable {
 
     /// Stores a credential, replaces the one of that name, and notifies the dispatchers.
     ///
-    /// A default one replaces the previous default. Another one leaves the default as it is: after
-    /// adding a second topic, devices that name none still use the first.
+    /// A default credential replaces the previous default. Any other credential leaves the default
+    /// as it is: after a second topic is added, devices that name no topic still use the first.
     ///
     /// - Returns: The stored credential: the first of its kind is the default.
     /// - Throws: `StorageError` of kind `database` with SQLSTATE 23503 if the app does not exist.
@@ -66,7 +66,7 @@ package struct CredentialStore: Sendable {
             let key: [PostgresValue] = [
                 .text(credential.app), .text(credential.platform.rawValue), .text(credential.name),
             ]
-            // Serialized: of two that are set at once, one is the second.
+            // Serialized, so that of two credentials set at once only one is the first.
             _ = try await transaction.execute(
                 "SELECT FROM apps WHERE id = $1 FOR NO KEY UPDATE",
                 [.text(credential.app)]
@@ -127,7 +127,8 @@ package struct CredentialStore: Sendable {
         }
     }
 
-    /// Removes a credential, and notifies the dispatchers. The last one of its kind is the default.
+    /// Removes a credential, and notifies the dispatchers. If one credential of its kind is left,
+    /// that becomes the default.
     ///
     /// - Returns: Whether it existed.
     package func remove(app: String, platform: Platform, name: String) async throws -> Bool {

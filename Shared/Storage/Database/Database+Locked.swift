@@ -1,13 +1,13 @@
 package import Postgres
 
 extension Database {
-    /// The time that an attempt waits for a lock: statements that come later wait as long. Then it
-    /// is retried, a few times.
+    /// How long an attempt waits for a lock. Later statements wait behind it for as long, so the
+    /// attempt soon fails, and is retried a few times.
     private static let lockTimeout = "50ms"
     private static let lockAttempts = 10
 
-    /// Runs an operation that only one replica may run at a time; `nil` if another runs it, or if
-    /// the tables are too busy now: the next round retries.
+    /// Runs an operation that only one replica may run at a time; `nil` if another replica runs it,
+    /// or if the tables are too busy now; the caller's next round retries.
     package func locked<Value: Sendable>(
         _ body: @escaping @Sendable (PostgresTransaction) async throws -> Value
     ) async throws -> Value? {

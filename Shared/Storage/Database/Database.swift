@@ -132,15 +132,15 @@ package final class Database: Sendable {
         }
     }
 
-    /// Runs one transaction. Collisions with others are retried, a few times.
+    /// Runs one transaction. Collisions with other transactions are retried, a few times.
     package func transaction<Value: Sendable>(
         _ body: @escaping @Sendable (PostgresTransaction) async throws -> Value
     ) async throws -> Value {
         try await again { pool in try await pool.transaction(body) }
     }
 
-    /// Runs one transaction in one round trip, of statements that do not depend on each other's results.
-    /// Collisions with others are retried, a few times.
+    /// Runs one transaction in one round trip, of statements that do not depend on each other's
+    /// results. Collisions with other transactions are retried, a few times.
     package func transaction(
         of statements: [(sql: String, parameters: [PostgresValue])]
     ) async throws -> [PostgresResult] {
@@ -163,7 +163,7 @@ package final class Database: Sendable {
     }
 
     /// Calls `handler` on each notification, and with an empty string after every reconnect, when
-    /// some may have been missed. It ends with the pool.
+    /// notifications may have been missed. The subscription ends with the pool.
     package func onNotification(
         _ channel: NotifyChannel,
         _ handler: @escaping @Sendable (String) -> Void

@@ -10,15 +10,15 @@ package struct Expiring: Sendable {
         case time(String)
         /// The column `day`.
         case day
-        /// A column with a time that has an index of ranges: old rows are stored together.
+        /// A column with a time that has a BRIN index, as old rows are stored together.
         case ranges(String)
     }
 
     let table: String
-    /// The columns that name a row.
+    /// The columns that identify a row.
     let key: String
     let age: Age
-    /// Another condition of a row, as SQL.
+    /// A further condition on the rows, as SQL.
     let condition: String
     /// The column that is emptied; `nil`: the row is deleted.
     let column: String?
@@ -42,8 +42,8 @@ package struct Expiring: Sendable {
     /// Deletes old rows in small batches; each skips locked rows.
     ///
     /// - Parameters:
-    ///   - limit: Older rows are deleted.
-    ///   - batches: The maximum of batches; at least one runs.
+    ///   - limit: Rows that are older than this are deleted.
+    ///   - batches: The maximum number of batches; at least one batch runs.
     ///   - database: The table's database.
     /// - Returns: The number of rows.
     /// - Throws: `StorageError`.

@@ -1,6 +1,6 @@
 package import Postgres
 
-/// The planner settings of a transaction before statements that each have their index.
+/// The planner settings of a transaction whose statements each have a matching index.
 ///
 /// A partition grows from nothing to millions of rows within minutes, faster than its statistics: by
 /// default, the planner sorts all due rows to claim 500 of them (275 ms for 200,000 rows, against 18).
@@ -15,8 +15,9 @@ package enum IndexPlan {
         "SELECT "
         + off.map { "set_config('\($0)', 'off', true)" }.joined(separator: ", ")
 
-    /// The same settings for all statements of a connection: each is planned once, whatever its values. A
-    /// plan for these values costs a millisecond, as much as the statement itself for dozens of pushes.
+    /// The same settings for all statements of a connection, with generic plans: each statement is
+    /// planned once, whatever its values. Planning for specific values costs a millisecond, as much
+    /// as the statement itself for dozens of pushes.
     package static let ofConnections: [(name: String, value: String)] =
         (off + ["enable_bitmapscan"]).map { ($0, "off") }
         + [("plan_cache_mode", "force_generic_plan")]
@@ -26,8 +27,8 @@ package enum IndexPlan {
     }
 }
 
-/// The planner settings for planning by a condition: a plan for these values, no compiling, and memory to
-/// hash the result of a sub-query.
+/// The planner settings for planning by a condition: a plan for the specific values, no JIT
+/// compilation, and memory to hash the result of a sub-query.
 package enum ConditionPlan {
     package static let sql = """
         SELECT set_config('plan_cache_mode', 'force_custom_plan', true),

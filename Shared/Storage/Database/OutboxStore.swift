@@ -5,10 +5,11 @@ package import PushCore
 /// A record that a relay has to produce to Kafka.
 package struct ClaimedOutboxRecord: Sendable, Equatable {
     package var id: Int
-    /// The identity of the claim: the time until which it is hidden, in microseconds since 1970.
+    /// The identity of the claim: the time until which the record is hidden, in microseconds since
+    /// 1970.
     fileprivate var claim: Int64
     package var record: OutgoingRecord
-    /// Whether the next record of its order key may become due after this one.
+    /// Whether the record has an order key, so that another record may wait for it.
     package var isOrdered: Bool { record.orderKey != nil }
 
     fileprivate static func read(_ row: PostgresRow) throws -> ClaimedOutboxRecord {
@@ -33,7 +34,7 @@ package struct ClaimedOutboxRecord: Sendable, Equatable {
 
 /// Kafka's reply for a record. The raw values are those of the SQL.
 package enum OutboxResult: Int, Sendable {
-    /// Kafka has stored it.
+    /// Kafka has stored the record.
     case acknowledged = 0
     /// Kafka is unreachable, or slow, or accepts nothing from us: this says nothing about the record.
     case unavailable = 1
@@ -44,13 +45,14 @@ package enum OutboxResult: Int, Sendable {
 package struct OutboxStore: Sendable {
     let database: Database
 
-    /// The lease of a claim: when a relay dies, others claim its records after this time. Longer
-    /// than a relay waits for Kafka, or each outage would send records twice.
+    /// The lease of a claim: when a relay dies, others claim its records after this time. It is
+    /// longer than a relay waits for Kafka; otherwise each outage would send records twice.
     package static let leaseSeconds = 15
 
-    /// Claims due records, the longest waiting first, and hides them from other relays until the lease
-    /// ends. A relay that outlives its lease sends them a second time, which event keys absorb. Of
-    /// each order key only the first record is claimed: the next one waits until Kafka has it.
+    /// Claims due records, the longest waiting first, and hides them from other relays until the
+    /// lease ends. If a relay outlives its lease, its records are sent twice; event keys
+    /// deduplicate them. Of each order key only the first record is claimed: the next record waits
+    /// until Kafka has the first.
     ///
     /// - Returns: At most `limit`, by id; empty if nothing is due.
     package func claim(limit: Int = 500) async throws -> [ClaimedOutboxRecord] {
@@ -69,10 +71,10 @@ package struct OutboxStore: Sendable {
         ).rows.map(ClaimedOutboxRecord.read).sorted { $0.id < $1.id }
     }
 
-    /// Stores the results of claimed records, all or none: acknowledged ones are deleted,
-    /// unavailable ones are due again in their old place, and refused ones are delayed longer each
-    /// time, up to five minutes, so that they do not block others. Records that another relay has
-    /// claimed since are left to it.
+    /// Stores the results of claimed records in one statement. Acknowledged records are deleted.
+    /// Unavailable records are due again in their old place. Refused records are delayed, longer
+    /// each time, up to five minutes, so that they do not block others. A record that another relay
+    /// has claimed since is left to that relay, unless it is acknowledged.
     package func finish(_ verdicts: [(ClaimedOutboxRecord, OutboxResult)]) async throws {
         let ordered = verdicts.sorted { $0.0.id < $1.0.id }
         _ = try await database.execute(
@@ -106,8 +108,8 @@ package struct OutboxStore: Sendable {
             .integer("count") ?? 0
     }
 
-    /// Appends records. Headers are stored as text; a record without a value, which no caller writes, as an empty
-    /// one.
+    /// Appends records. Headers are stored as text. A record without a value, which no caller
+    /// writes, would be stored with an empty value.
     package static func append(
         _ records: [OutgoingRecord],
         _ transaction: PostgresTransaction

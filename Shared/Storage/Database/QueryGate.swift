@@ -1,7 +1,7 @@
 import Observability
 
-/// Limits the client conditions that one loop queries at a time, so that slow ones leave connections
-/// for everything else. First come, first served; the number of waiters is bounded.
+/// Limits the client conditions that one loop queries at a time, so that slow queries leave
+/// connections for everything else. First come, first served; the number of waiters is bounded.
 final class QueryGate: Sendable {
     private static let maximumWaiting = 200
 

@@ -40,8 +40,8 @@ package struct StorageError: Error, Sendable, Equatable, CustomStringConvertible
         return ["22", "23", "54"].contains { sqlState.hasPrefix($0) }
     }
 
-    /// Whether the push may be at fault: the database works, but rejects the statement, or it takes
-    /// too long.
+    /// Whether the push may be at fault: the database works, but rejects the statement, or the
+    /// statement takes too long.
     package var mayBeOfThePush: Bool {
         isStatementTimeout || kind == .database && sqlState != nil && !isRetryable
     }
@@ -54,7 +54,8 @@ package struct StorageError: Error, Sendable, Equatable, CustomStringConvertible
             error.sqlState == "23505" ? .conflict : .database,
             error.description,
             isRetryable: error.isRetryable,
-            // A value that cannot be sent, a string with NUL: the server would reject it with this state.
+            // A value that cannot be sent, such as a string with NUL, gets the state with which the
+            // server would reject it.
             sqlState: error.kind == .encoding ? "22021" : error.sqlState
         )
     }

@@ -1,17 +1,18 @@
 import Cryptography
 package import Postgres
 
-/// The fence of erasures: names that were erased a short while ago, by their keyed digests. Services write
-/// their audit after their responses, and much later while the database is away; objects and pushes arrive
-/// late as well. Late rows that name an erased subject are dropped, or written without its name.
+/// The fence of erasures: names that were erased recently, stored as keyed digests. Some rows are
+/// written late: services write their audit after their responses, and much later if the database
+/// was unavailable; objects and pushes arrive late as well. A late row that names an erased subject
+/// is dropped, or written without the name.
 package enum ErasureFence {
     /// The replacement of an erased name.
     package static let mark = "[erased]"
-    /// The maximum lead over Postgres' clock of a service's clock that timestamps operations.
+    /// How far a service's clock, which timestamps operations, may be ahead of Postgres' clock.
     package static let clockDifference = "interval '1 second'"
     package static let clockDifferenceMicroseconds: Int64 = 1_000_000
-    /// The lifetime of a fence. Longer than a service holds its audit in memory, and than Kafka's
-    /// retention of device objects, unless that exceeds its own default of a week.
+    /// The lifetime of a fence. It is longer than a service holds its audit in memory, and longer
+    /// than Kafka's default retention of device objects, a week.
     package static let kept = Duration.seconds(15 * 86_400)
 
     /// Returns HMAC-SHA256 under the database's `ErasureKey`. No app's id contains a NUL.
@@ -19,14 +20,14 @@ package enum ErasureFence {
         hmacSHA256(key: key, Array(app.utf8) + [0] + Array(name.utf8))
     }
 
-    /// Returns SQL for the digests that may fence a name. Versions before schema 31 wrote the plain one,
-    /// which is valid until it is as old as `kept`.
+    /// Returns SQL for the digests that may fence a name. Versions before schema 31 wrote the plain
+    /// digest, which is valid until it is as old as `kept`.
     private static func digests(_ app: String, _ name: String, keyed: String) -> String {
         "ANY (ARRAY[\(keyed), sha256(convert_to(\(app) || '/' || \(name), 'UTF8'))])"
     }
 
-    /// Fences names: late records of operations until a moment, in microseconds (`nil`: now), lose
-    /// them.
+    /// Fences names: late records of operations up to `until`, in microseconds (`nil`: now), lose
+    /// these names.
     package static func note(
         _ names: [String],
         of app: String,
@@ -71,9 +72,9 @@ package enum ErasureFence {
         }
     }
 
-    /// Returns the statement by which a transaction enters the fence before it writes rows that name subjects: an
-    /// erasure that has noted its names waits for the transactions that entered before (`closeBarrier`), and then
-    /// finds their rows.
+    /// Returns the statement by which a transaction takes its apps' shared locks before it writes
+    /// rows that name subjects. An erasure first notes its names, then waits for the transactions
+    /// that have the lock (`closeBarrier`), and so finds their rows.
     ///
     /// - Parameter apps: The apps of the subjects, sorted.
     /// - Returns: A statement of the writing transaction.
@@ -87,8 +88,8 @@ package enum ErasureFence {
         )
     }
 
-    /// Returns the statement after `passBarrier`, which selects the apps that have a fence. Usually none
-    /// has one, and no digest is computed.
+    /// Returns the statement after `passBarrier`, which selects the apps that have a fence. Usually
+    /// no app has a fence, and then no digest is computed.
     package static func fencedApps(of apps: [String]) -> (String, [PostgresValue]) {
         (
             """
@@ -106,7 +107,7 @@ package enum ErasureFence {
     ///   - apps: The rows of `fencedApps`.
     ///   - key: The database's key; `nil`: only fences of older versions are seen.
     ///   - transaction: A transaction after `passBarrier`.
-    /// - Returns: These places.
+    /// - Returns: The places.
     /// - Throws: `PostgresError`.
     package static func erased(
         _ candidates: [Candidate],
@@ -142,7 +143,8 @@ package enum ErasureFence {
         return Set(try rows.map { try $0.integer("place") })
     }
 
-    /// Waits for the transactions that entered an app's fence before its names were noted.
+    /// Waits for the transactions that took an app's shared lock (`passBarrier`) before the names
+    /// were noted.
     package static func closeBarrier(of app: String, _ transaction: PostgresTransaction)
         async throws
     {
@@ -156,7 +158,7 @@ package enum ErasureFence {
         "hashtextextended(current_schema() || ' erasures ' || \(app), 0)"
     }
 
-    /// Returns SQL for a name that is replaced if it was erased.
+    /// Returns SQL that replaces a name by `mark` if it was erased.
     ///
     /// - Parameters:
     ///   - name: SQL of the name.

@@ -2,9 +2,9 @@ import Cryptography
 import Observability
 import Postgres
 
-/// The key of the digests in `erased_names`, so that no list of names can be tried against them. It is
-/// random, made once for a database, and stored sealed under the key ring. `keys rotate` seals it again;
-/// the key itself stays, and every fence stays valid.
+/// The key of the digests in `erased_names`, so that a list of names cannot be tested against them.
+/// It is random, made once for a database, and stored sealed under the key ring. `keys rotate`
+/// seals it again; the key itself stays, and every fence stays valid.
 package final class ErasureKey: Sendable {
     /// The context that it is sealed for.
     package static let context = "erasure-key"

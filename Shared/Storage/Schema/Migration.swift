@@ -1,16 +1,17 @@
-/// One step of the schema. It only goes forward, and the previous version still runs on it, also between
-/// two of its statements: each is a transaction of its own (`MigrationStep`).
+/// One step of the schema, forward only. The previous version of the services still runs on it,
+/// also between two of its statements: each statement is a separate transaction (`MigrationStep`).
 package struct Migration: Sendable {
     let version: Int
     /// The oldest version that may use the schema after this step.
     let oldestUsable: Int
     /// Whether all statements are one transaction, which rewrites a table and blocks other writes
-    /// to it meanwhile. Only migrations from before this rule are.
+    /// to it meanwhile. True only for migrations that are older than the rule of separate
+    /// transactions.
     var isWhole = false
     let statements: [String]
 
-    /// One for each file in `Migrations`, in the order of the versions in their names. Empty if a file is
-    /// invalid, which a test excludes: no schema is usable then.
+    /// One migration for each file in `Migrations`, in the order of the versions in their names.
+    /// Empty if a file is invalid, which a test excludes: no schema is usable then.
     static let all = (try? MigrationFile.migrations(MigrationFile.embedded)) ?? []
 
     package static var current: Int { all.last?.version ?? 0 }

@@ -1,6 +1,6 @@
 extension MigrationFile {
-    /// The files of `Migrations`, in their order. The build embeds the bytes of each, but no name or list of them: a
-    /// test compares this list with the folder.
+    /// The files of `Migrations`, in their order. The build embeds the bytes of each file, but no
+    /// list of the files, so a test compares this list with the folder.
     ///
     /// The literals of 63 KB take 4 s to compile in a debug build, when a file changes, and 3 s in a release build.
     static let embedded = resources.map { MigrationFile($0.name, $0.text) }

@@ -1,8 +1,9 @@
 /// One migration as a file of SQL, such as `0036_shards_lane.sql`: the name begins with its version.
 ///
-/// The file begins with comments: `-- oldest usable: 1`, then `-- whole` if the migration is, then an
-/// empty comment and the reasons. A statement ends with `;` at the end of a line, outside of quotes,
-/// dollar quotes and comments. Comments before a statement are for people, those inside are part of it.
+/// The file begins with comments: `-- oldest usable: 1`, then `-- whole` if the migration is, then
+/// an empty comment and the reasons. A statement ends with `;` at the end of a line, outside of
+/// quotes, dollar quotes and comments. Comments before a statement are for people; comments inside
+/// a statement are part of it.
 struct MigrationFile: Sendable {
     /// The file's name, without `.sql`.
     let name: String
@@ -105,7 +106,8 @@ struct MigrationFile: Sendable {
         return found
     }
 
-    /// Returns the end of a quoted string, or the next byte. A doubled quote ends one string and begins another.
+    /// Returns the end of the quoted string at `position`, or the next position if no string begins
+    /// there. A doubled quote ends one string and begins another.
     private func endOfToken(from position: Int) throws(Fault) -> Int {
         let mark: [UInt8]
         switch text[position] {

@@ -1,8 +1,8 @@
 /// One statement of a migration, by the locks that it takes while services of the previous version work.
 ///
-/// A migration blocks others only while its locks are waited for and held. So each statement is a
-/// transaction of its own, which locks one existing table, besides those that a reference names; indexes
-/// of large tables are built concurrently with writes.
+/// A migration blocks other statements only while it waits for locks and holds them. So each
+/// statement is a separate transaction, which locks one existing table, and the tables that a
+/// reference names. Indexes of large tables are built concurrently with writes.
 struct MigrationStep: Equatable, Sendable {
     enum Kind: Equatable, Sendable {
         /// Creates something or changes the catalogue alone: its locks last for a moment.
@@ -12,7 +12,7 @@ struct MigrationStep: Equatable, Sendable {
         /// Reads or writes all rows of an existing table, under a lock. Only for tables that grow
         /// slowly.
         case wholeTable
-        /// None of these kinds: it must be reviewed before it is used.
+        /// Any other statement: it must be reviewed before it is used.
         case unknown
     }
 
@@ -29,7 +29,7 @@ struct MigrationStep: Equatable, Sendable {
         }
     }
 
-    /// Splits a statement into words. Names are lower case in all of them.
+    /// Splits a statement into words. All migrations have names in lower case.
     private static func words(of sql: String) -> [String] {
         sql.split { $0.isWhitespace || $0 == "(" || $0 == ")" || $0 == "," || $0 == ";" }
             .map(String.init)
@@ -63,7 +63,7 @@ struct MigrationStep: Equatable, Sendable {
     /// Returns the kind of an ALTER TABLE. Changes of the catalogue alone are listed; all others may read or write
     /// every row.
     private static func alteration(_ words: [String]) -> Kind {
-        // A stored column is computed for each row, a constraint is checked for each.
+        // A stored column is computed for each row, and a constraint is checked for each row.
         let slow: Set<String> = [
             "STORED", "TYPE", "CHECK", "UNIQUE", "PRIMARY", "FOREIGN", "REFERENCES", "IDENTITY",
             "clock_timestamp", "random", "gen_random_uuid", "LOGGED", "UNLOGGED", "TABLESPACE",

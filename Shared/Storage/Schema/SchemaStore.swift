@@ -1,19 +1,20 @@
 import Postgres
 
-/// The schema itself: its version, and the migration to this program's.
+/// The schema itself: its version, and the migration to this program's version.
 struct SchemaStore: Sendable {
     let database: Database
 
-    /// The time that a step waits for a lock. Later statements wait behind it for as long, so it gives
-    /// way; and below Postgres' `deadlock_timeout`, so that in a deadlock this step fails first.
+    /// How long a step waits for a lock. Later statements wait behind the step for as long, so it
+    /// soon gives up. The time is below Postgres' `deadlock_timeout`, so that in a deadlock this
+    /// step fails first.
     private static let lockTimeout = "50ms"
-    /// The first timeout of a step that holds locks: doubled each time that it takes longer.
+    /// The first timeout of a step that holds locks; doubled each time that the step exceeds it.
     private static let statementTimeoutMilliseconds = 100
     private static let maximumStatementTimeoutMilliseconds = 10_000
     /// The time for which a step is retried if its tables are never free.
     private static let timeLimit: Duration = .seconds(600)
-    /// The table size from which on an index is built concurrently with writes; below, they wait for some
-    /// milliseconds.
+    /// The table size from which on an index is built concurrently with writes; for smaller tables,
+    /// writes wait for some milliseconds.
     private static let largeTableBytes = 1 << 20
 
     private static let lockKey = "hashtextextended('carillon ' || current_schema(), 0)"
@@ -39,8 +40,8 @@ struct SchemaStore: Sendable {
     /// Migrates the schema to this version: safe to repeat, also after a kill in the middle, and safe to
     /// run concurrently.
     ///
-    /// A schema in use is changed statement by statement, each recorded as done in its own transaction; a
-    /// new one migration by migration.
+    /// A schema in use is changed statement by statement, each recorded as done in its own
+    /// transaction. A new schema is built migration by migration.
     ///
     /// - Parameter target: The version to stop at.
     /// - Returns: The versions that this call completed; empty if there was nothing to do.
@@ -111,7 +112,7 @@ struct SchemaStore: Sendable {
                 try await locked(statementTimeout: limit) { transaction in
                     let progress = try await progress(of: migration, transaction)
                     guard !progress.isOver, !progress.done.contains(number) else { return false }
-                    // The statement comes last: its locks are held until the commit and no longer.
+                    // The statement comes last, so that its locks are held only until the commit.
                     if number == steps.count - 1 {
                         try await note(migration, transaction)
                     } else {
@@ -271,8 +272,8 @@ struct SchemaStore: Sendable {
         _ body: @escaping @Sendable (PostgresTransaction) async throws -> Value
     ) async throws -> Value {
         try await database.transaction { transaction in
-            // Each schema has its own lock: tests migrate many of them at once. The transaction does not
-            // wait for it, as that would delay the building of an index.
+            // Each schema has its own lock: tests migrate many of them at once. The transaction
+            // does not wait for the lock, as that would delay the building of an index.
             let mine = try await transaction.execute(
                 "SELECT pg_try_advisory_xact_lock(\(Self.lockKey)) AS mine"
             )
@@ -283,7 +284,7 @@ struct SchemaStore: Sendable {
         }
     }
 
-    /// The SQLSTATE of our own for "another process migrates".
+    /// Our own SQLSTATE for "another process migrates".
     private static let takenState = "CA001"
 
     /// Another process migrates.
@@ -293,7 +294,8 @@ struct SchemaStore: Sendable {
         error is Taken || (error as? StorageError)?.sqlState == takenState
     }
 
-    /// Retries a step that gave way to others, after a pause in which they proceed.
+    /// Retries a step that gave up its wait for a lock, after a pause in which other statements
+    /// proceed.
     private func retryingUntilStopped<Value: Sendable>(
         _ name: String,
         _ body: (_ statementTimeout: Int) async throws -> Value
