@@ -8,9 +8,9 @@ import ServiceKit
 import ServiceShell
 import Storage
 
-/// Reads the versions that other systems published to `config.published`, and records what is to be
-/// announced. Versions that were published here were recorded with their publish and are skipped, by
-/// `RecordHeader.origin`.
+/// Reads the versions that other systems published to `config.published`, and records which of them
+/// are to be announced. A version that was published here was recorded by its publish. It is
+/// recognized by `RecordHeader.origin`, and skipped.
 ///
 /// - Returns: A consumer that finishes a record once it is recorded in Postgres, was announced before, or is
 ///   a dead letter.

@@ -80,7 +80,8 @@ actor ConfigRowChecker: ServicePart {
         }
     }
 
-    /// Whether a row is valid, and the form in which it is stored: that of a publish over HTTP.
+    /// Validates a row. Returns the template in the form in which a publish over HTTP would store
+    /// it, or the reason why it is refused.
     static func verdict(
         on text: String?,
         of namespace: String,

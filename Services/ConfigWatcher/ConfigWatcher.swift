@@ -10,8 +10,8 @@ import ServiceKit
 import ServiceShell
 import Storage
 
-/// Stores templates of remote config, answers the clients that fetch them, and tells the others that their
-/// copy is stale.
+/// Stores templates of remote config, answers the clients that fetch them, and notifies the other
+/// clients that their copies are stale.
 ///
 /// Flow: `FirebaseSurface` → `PushDatabase` (a version with its outbox row) → `OutboxRelay` → Kafka's
 /// `config.published` → the watcher → `PUSH_RC`. Clients are answered from `TemplateCache`, and notified by

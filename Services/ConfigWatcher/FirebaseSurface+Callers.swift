@@ -16,7 +16,7 @@ enum Publisher: Equatable, Sendable {
         }
     }
 
-    /// Returns the user of a version: clients require an address of each.
+    /// Returns the user of a version, with an email address, as clients require one.
     func user(of app: String) -> ConfigUser { ConfigUser(name: name, email: "\(name)@\(app)") }
 }
 
@@ -48,7 +48,7 @@ extension FirebaseSurface {
             guard let key = Self.clientKey(of: request) else {
                 throw context.refusal()
             }
-            // A client's key: it counts like any other, and is never sufficient.
+            // A client's key counts like any other credential, but is never sufficient.
             _ = try await context.admit(Proof(project: project, clientKey: key))
             throw FirebaseError.permissionDenied
         } catch Refusal.unauthorized
@@ -72,7 +72,7 @@ extension FirebaseSurface {
             }
             return (caller, .token(name: name, isReadOnly: isReadOnly))
         } catch Refusal.unauthorized {
-            // The owner of a valid token learns nothing of this project.
+            // A token of another app gets 403, whether or not this project exists.
             throw try await database.configTokens.isKnown(digest)
                 ? FirebaseError.permissionDenied : .unauthenticated
         }
@@ -108,7 +108,8 @@ extension FirebaseSurface {
         request.header("x-lc-id") != nil || request.header("x-avoscloud-application-id") != nil
     }
 
-    /// Returns the client's key; an empty one is ignored, and hides no other.
+    /// Returns the client's key. An empty parameter or header is ignored, so that it does not hide
+    /// the other.
     static func clientKey(of request: HTTPServerRequest) -> String? {
         let keys = request.query.lazy.filter { $0.name == "key" }.map(\.value)
         return keys.first { !$0.isEmpty }

@@ -12,8 +12,9 @@ import Storage
 /// Firebase Remote Config's REST API, under `/v1/projects`: a project is an app, named by its id or by a
 /// linked name.
 ///
-/// Publishers authenticate by a config token of the app or by its master key; clients by its app key, or by
-/// an API key that is linked to it. One value a loop, over that loop's database.
+/// Publishers authenticate by a config token of the app or by its master key. Clients authenticate
+/// by its app key, or by an API key that is linked to it. Each loop has one instance, which uses
+/// the loop's database.
 struct FirebaseSurface: Surface {
     let loop: EventLoop
     let database: PushDatabase

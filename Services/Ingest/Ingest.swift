@@ -9,8 +9,8 @@ import PushEvents
 import ServiceKit
 import ServiceShell
 
-/// Accepts objects and events that devices only send, and stores them in Postgres by way of Kafka. Nothing
-/// can be read, changed or deleted here.
+/// Accepts objects and events from devices, and stores them in Postgres by way of Kafka. Devices
+/// only send: nothing can be read, changed or deleted here.
 ///
 /// Flow: `NativeSurface`, `SegmentSurface`, `CloudEventsSurface`, `AtlasSurface` → `ObjectReader` →
 /// `Intake` → Kafka's `ingest.<Type>` → `IngestSink` → `PushDatabase`.
@@ -25,7 +25,8 @@ struct Ingest: HTTPServiceProgram {
     static let maximumConnections = 65_536
     static let appsKnownFor = IngestTypeCache.staleLifetime
 
-    /// The records that librdkafka holds; further ones wait in a queue, counted by `HeldBytes`.
+    /// The records that librdkafka holds. Further records wait in a queue, and `HeldBytes` counts
+    /// them.
     private static let maximumOutstanding = 50_000
 
     static func main() async { await run() }
@@ -33,7 +34,8 @@ struct Ingest: HTTPServiceProgram {
     /// Each loop accepts what its connections send, with its own producer; the sink runs on the first loop.
     static func contents(of service: HTTPService<Ingest>) throws -> HTTPServiceContents {
         let own = service.configuration.own
-        // Bodies that are being received take one half, the data of authenticated apps the other.
+        // One half is for bodies that are being received, the other for the data of authenticated
+        // apps.
         let heldBodyBytes = min(
             service.configuration.http.maximumHeldBodyBytes,
             max(ObjectLimits.bodyBytes, own.maximumHeldBytes / 2 / service.loops.count)

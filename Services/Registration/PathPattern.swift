@@ -1,5 +1,5 @@
-/// A path pattern below a surface's base, `classes/_User/:id`, for calls in a batch; the router matches all
-/// others.
+/// A path pattern below a surface's base, such as `classes/_User/:id`. It finds the routes of the
+/// calls in a batch; the router finds all others.
 struct PathPattern: Sendable {
     let text: String
 

@@ -2,8 +2,8 @@ import SecureStorage
 import ServiceKit
 import Storage
 
-/// Deletes ended content: its bytes within seconds, its bare row and the keys of requests after their
-/// retention.
+/// Deletes the bytes of ended content within seconds, and its bare row and the keys of requests
+/// after their retention.
 struct SecureExpiryJob: Sendable {
     let database: PushDatabase
     let metrics: SecureMetrics

@@ -14,8 +14,8 @@ import Storage
 /// responses under `/api` are those of the app in Microsoft's tutorial on secure push, so that it needs only
 /// a new address; the paths under `/v1` are Carillon's own.
 ///
-/// Order: the caller is authenticated before anything else of a request is read, so that no refusal of a
-/// caller depends on an id. One value a loop, over that loop's database.
+/// Order: the caller is authenticated before anything else of a request is read. So a refusal of a
+/// caller does not depend on an id. Each loop has one instance, which uses the loop's database.
 struct SecureSurface: Surface {
     let loop: EventLoop
     let database: PushDatabase
@@ -29,8 +29,8 @@ struct SecureSurface: Surface {
     /// The time for which read-once content can be read again.
     let readGrace: Duration
 
-    /// The limit of bodies with content. A payload of 64 KiB is six times as long if each byte is escaped,
-    /// and so are the fields beside it: every legal body fits.
+    /// The limit of bodies with content. If each byte is escaped, a payload of 64 KiB is six times
+    /// as long, and so are the other fields: such a body is still within the limit.
     static let maximumContentBody = 512 << 10
     /// The limit of all other bodies.
     static let maximumSmallBody = 64 << 10

@@ -14,7 +14,7 @@ extension HTTPServerResponse {
             guard rule.status == nil, let stream = request.streamID else {
                 return isLast(of: request)
             }
-            // A stream that GOAWAY disowns must not have an answer in flight before it.
+            // GOAWAY excludes this stream, so no answer may be in flight on it before.
             ending = { exchange in
                 exchange.goaway(lastStreamID: max(0, stream - 2), code: 0, data: shutdownReason)
             }

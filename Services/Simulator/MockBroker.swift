@@ -37,7 +37,7 @@ final class MockBroker: ServicePart {
             continuation.finish()
         }
         let cluster = cluster
-        // Closing blocks; a task without a loop cannot block one.
+        // Closing blocks, so it runs off the loop. A task without a loop cannot block one.
         guard let loop = EventLoop.current else { return cluster.close() }
         try await loop.blocking { cluster.close() }
     }

@@ -25,8 +25,9 @@ struct Simulator {
     }
 }
 
-/// Creates the parts. The control comes first, so that it answers to the end. Credentials are on disk and
-/// every port is bound before any part runs: ready means usable.
+/// Creates the parts. The control comes first, so that it answers until the end. Before any part
+/// runs, the credentials are on disk and every port is bound: a simulator that is ready can be
+/// used.
 func makeParts(
     _ configuration: SimulatorConfiguration,
     in runtime: ServiceRuntime

@@ -305,7 +305,7 @@ actor SimulatorCore {
             response.headers["content-type"] =
                 body.isEmpty ? nil : isJSON ? "application/json" : "text/html; charset=UTF-8"
         }
-        // WNS sends the same value in two headers; a script need not.
+        // WNS sends the same value in two headers, so a script may set only one of them.
         if let state = rule.headers["x-wns-status"] {
             response.headers["x-wns-notificationstatus"] = state
         }

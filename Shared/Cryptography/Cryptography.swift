@@ -46,13 +46,13 @@ package func randomBytes(_ count: Int) -> [UInt8] {
     var bytes = [UInt8](repeating: 0, count: count)
     if unsafe RAND_bytes(&bytes, Int32(count)) == 1 { return bytes }
     ERR_clear_error()
-    // OpenSSL's generator did not start; the kernel's, which the standard library reads, has.
+    // OpenSSL's generator did not start. The standard library uses the kernel's, which did.
     var generator = SystemRandomNumberGenerator()
     for index in bytes.indices { bytes[index] = UInt8.random(in: 0...255, using: &generator) }
     return bytes
 }
 
-/// Whether both are equal, in a time that reveals only whether their lengths are.
+/// Whether both are equal, in a time that reveals only whether their lengths are equal.
 package func constantTimeEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
     guard left.count == right.count else { return false }
     var difference: UInt8 = 0

@@ -1,7 +1,7 @@
 internal import COpenSSL
 
 /// Hybrid public key encryption of one message: base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256,
-/// AES-256-GCM. The sender stores nothing that could open it again.
+/// AES-256-GCM. The sender stores nothing that could open the message again.
 ///
 /// Values without states. OpenSSL 3.0 has no HPKE of its own, so it is composed here as in the RFC,
 /// and checked against its vectors.
@@ -12,7 +12,7 @@ package enum HPKE {
     private static let tagBytes = AESGCM.tagByteCount
 
     /// Whether a key is usable for sealing: 32 bytes, and not a point of low order. With such a
-    /// point, as all zeros, the shared secret would be zeros, which is public.
+    /// point, for example all zeros, the shared secret would be all zeros, which anyone knows.
     package static func isUsable(publicKey: [UInt8]) -> Bool {
         guard publicKey.count == publicKeyBytes, let key = try? X25519Key.generate() else {
             return false

@@ -15,7 +15,7 @@ package struct JWKSet: Sendable {
 
     package static let maximumKeys = 100
     private static let maximumNameBytes = 512
-    /// The most keys that a token without a `kid` is tried with.
+    /// The number of keys that are tried, at most, for a token without a `kid`.
     package static let maximumCandidates = 8
 
     package let keys: [Key]
@@ -116,7 +116,8 @@ package struct JWKSet: Sendable {
     private static func rsaKey(_ members: JSONObject) throws(PassedOver) -> VerifyingKey {
         let modulus = try bytes(members["n"]).drop { $0 == 0 }
         let exponent = try bytes(members["e"]).drop { $0 == 0 }
-        // Longer ones would cost the loop milliseconds each, and are not used in practice.
+        // A longer modulus would cost the loop milliseconds for each token, and is not used in
+        // practice.
         guard modulus.count <= 1024, let last = modulus.last, last & 1 == 1 else {
             throw PassedOver("its modulus is no RSA modulus of at most 8192 bits")
         }

@@ -7,7 +7,7 @@ package enum JWT {
     /// The limit beyond which a token is refused unread.
     package static let maximumByteCount = 16 << 10
 
-    /// Signs a token; the header's `alg` is the key's, whatever the caller set there.
+    /// Signs a token. The header's `alg` is that of the key, whatever the caller set there.
     package static func sign(
         header: JSONObject,
         claims: JSONObject,
@@ -46,7 +46,7 @@ package enum JWT {
 package struct UnverifiedToken: Sendable {
     package let header: JSONObject
     package let claims: JSONObject
-    /// `nil`: an unsupported one, such as `none` and HS256.
+    /// `nil` for an unsupported algorithm, such as `none` and HS256.
     package let algorithm: JWTAlgorithm?
     private let signed: [UInt8]
     private let signature: [UInt8]
@@ -81,7 +81,7 @@ package struct UnverifiedToken: Sendable {
         guard let object = (try? JSONValue.parse(bytes))?.object else {
             throw .badToken("its \(name) is not a JSON object in base64url")
         }
-        // Of a duplicate member others may read the other value.
+        // Other software may read the other value of a duplicate member.
         guard try count(bytes) == object.count else {
             throw .badToken("its \(name) has a member twice")
         }

@@ -100,14 +100,15 @@ package struct KeyRing: Sendable {
     package func marks(of message: [UInt8], context: String) -> [[UInt8]] {
         let marked = sha256(Array(context.utf8)) + message
         return keys.map { key in
-            // Not by the key itself, which encrypts.
+            // Marks use a derived key, as the key itself encrypts.
             let own = hmacSHA256(key: key.bytes, Array("carillon mark".utf8))
             let head = [Self.version, UInt8(key.id.utf8.count)] + Array(key.id.utf8)
             return head + hmacSHA256(key: own, marked)
         }
     }
 
-    /// Returns the id of the key that sealed or marked this; `nil` if it is neither.
+    /// Returns the id of the key that sealed a value or made a mark; `nil` if the bytes are
+    /// neither.
     package static func keyID(of sealed: [UInt8]) -> String? {
         guard sealed.count > 2, sealed[0] == version, 1...32 ~= sealed[1],
             sealed.count >= 2 + Int(sealed[1])

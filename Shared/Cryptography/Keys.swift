@@ -150,7 +150,7 @@ package struct VerifyingKey: Sendable {
         try self.init(algorithm: handle.algorithm(), handle: handle)
     }
 
-    /// Whether the signature, in JOSE's form, is this key's for the message.
+    /// Whether the signature, in JOSE's form, was made for the message by this key.
     package func isValid(_ signature: [UInt8], for message: [UInt8]) -> Bool {
         guard let context = unsafe EVP_MD_CTX_new() else { return false }
         defer { unsafe EVP_MD_CTX_free(context) }
@@ -176,7 +176,7 @@ package struct VerifyingKey: Sendable {
     }
 }
 
-/// Converts ECDSA signatures: OpenSSL's are DER, JOSE's are both numbers concatenated.
+/// Converts ECDSA signatures. OpenSSL encodes them in DER; JOSE concatenates the two numbers.
 ///
 /// - SeeAlso: RFC 7518 section 3.4.
 private enum ECDSASignature {

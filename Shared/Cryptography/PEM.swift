@@ -39,8 +39,8 @@ func textFromBIO(
     )
 }
 
-/// Answers OpenSSL's request for a passphrase with none, so that an encrypted PEM is refused and a
-/// service never waits at a terminal.
+/// Refuses OpenSSL's request for a passphrase, so that an encrypted PEM is refused and a service
+/// never waits at a terminal.
 func refusePassphrase(
     buffer: UnsafeMutablePointer<CChar>?,
     size: Int32,

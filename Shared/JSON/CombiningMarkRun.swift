@@ -10,7 +10,7 @@ public enum CombiningMarkRun {
     /// The least bytes of a string with more than `maximum` marks: a mark has at least two.
     static let shortestBytes = 2 * maximum + 2
 
-    /// Whether no run of marks in this string is longer.
+    /// Whether no run of marks in this string exceeds the limit.
     public static func isWithin(_ text: String) -> Bool {
         guard text.utf8.count >= shortestBytes else { return true }
         return isWithin(maximum, Array(text.utf8))
@@ -20,8 +20,8 @@ public enum CombiningMarkRun {
         unsafe bytes.withUnsafeBytes { unsafe isWithin(maximum, $0) }
     }
 
-    /// Whether no run of marks in UTF-8 is longer. It checks one scalar in each `2 * maximum`
-    /// bytes: a longer run has that many bytes, and so includes one.
+    /// Whether no run of marks in UTF-8 exceeds `maximum`. Checks one scalar in each `2 * maximum`
+    /// bytes: a longer run has more bytes than that, and so contains a checked scalar.
     static func isWithin(_ maximum: Int, _ bytes: UnsafeRawBufferPointer) -> Bool {
         let text = unsafe UTF8Text(bytes: bytes)
         var sample = 2 * maximum - 1

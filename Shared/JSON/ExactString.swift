@@ -1,13 +1,14 @@
-/// A string that equals another if its bytes do: the key of lookups by strings from outside.
+/// A string that equals another if their bytes are the same: the key of lookups by strings from
+/// outside.
 ///
 /// Swift's `String` compares by canonical equivalence: "é" in one scalar equals "é" in two, and
 /// thousands of strings that differ only in the order of their combining marks are equivalent, so
 /// they share one hash whatever the seed, and are compared slowly. To a peer, to Postgres and to
 /// Kafka they are different strings.
 ///
-/// The hash is `Hasher`'s own, SipHash seeded by the process, fed with the UTF-8 in one piece: as
-/// `String` does with ASCII, at the same cost (element by element, as `[UInt8]` is hashed, it would
-/// cost ten times that).
+/// The hash is that of `Hasher`, SipHash seeded by the process, over the UTF-8 in one piece.
+/// `String` does the same with ASCII, at the same cost. Hashed element by element, as `[UInt8]` is,
+/// it would cost ten times as much.
 public struct ExactString: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
     public let text: String
 
@@ -39,8 +40,8 @@ extension String {
         }
     }
 
-    /// Whether it comes first by the order of the bytes, which is that of the scalars, and
-    /// Postgres' collation "C".
+    /// Whether it comes before the other in the order of the bytes. That is the order of the
+    /// scalars, and of Postgres' collation "C".
     public func precedes(_ other: String) -> Bool {
         unsafe withBytes { left in
             unsafe other.withBytes { right in
@@ -80,8 +81,8 @@ extension String {
         hasher.combine(0xFF as UInt8)
     }
 
-    /// Passes the UTF-8 in place; a string without contiguous storage, which none of ours is, is
-    /// copied.
+    /// Passes the UTF-8 in place. A string without contiguous storage would be copied; Carillon has
+    /// none.
     @inline(__always)
     private func withBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
         let result = unsafe utf8.withContiguousStorageIfAvailable { bytes in

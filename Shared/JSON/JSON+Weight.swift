@@ -1,6 +1,6 @@
 extension JSONValue {
-    /// The approximate memory in bytes, beyond the value's own place: for caches with a byte
-    /// budget. A tree takes several times its text.
+    /// The approximate memory in bytes, without the value's own place, for caches with a byte
+    /// budget. A tree takes several times the memory of its text.
     public var weightBytes: Int {
         switch self {
         case .null, .bool, .integer, .double: 0

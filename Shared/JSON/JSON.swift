@@ -3,9 +3,9 @@
 /// Authority: the only reader and writer of JSON in Carillon. Values, no states, nothing to shut
 /// down. Strict: a BOM, invalid UTF-8, a lone surrogate, a trailing comma or anything after the
 /// value is refused; the caller limits depth and size. Of duplicate keys the last wins, at the
-/// place of the first. Numbers are never rounded silently: an integer beyond 64 bits, unless its
-/// digits are those that a `Double` is written with, and a number beyond every finite `Double`,
-/// retain their text.
+/// place of the first. Numbers are never rounded silently. Two kinds of numbers retain their text:
+/// an integer beyond 64 bits, unless a `Double` is written with exactly its digits, and a number
+/// beyond every finite `Double`.
 ///
 /// `public`, as all modules pass these on the hot path.
 public enum JSONValue: Sendable {
@@ -116,8 +116,8 @@ extension JSONValue {
     }
 }
 
-/// `nil` is not a literal of it: in an expression such as `value.isNull ? nil : value` it would
-/// become `.null`, a present value, where absence is meant.
+/// `nil` is not a literal of this type. In an expression such as `value.isNull ? nil : value` it
+/// would become `.null`, a present value, where absence is meant.
 extension JSONValue: ExpressibleByStringLiteral, ExpressibleByStringInterpolation,
     ExpressibleByIntegerLiteral, ExpressibleByFloatLiteral, ExpressibleByBooleanLiteral,
     ExpressibleByArrayLiteral, ExpressibleByDictionaryLiteral

@@ -143,8 +143,8 @@ struct JSONBuffer: ~Copyable {
 
 /// Whether one of eight bytes is a control character, a quote or a backslash.
 ///
-/// Subtracting from each byte sets its high bit if it was smaller; a borrow reaches only bytes
-/// above one that was found, and a byte whose high bit was set is none of these.
+/// The subtraction sets the high bit of each byte that was smaller. A borrow reaches only bytes
+/// above a byte that was found. A byte whose high bit was set before needs no escape.
 @inline(__always)
 func mustEscape(_ word: UInt64) -> Bool {
     let ones: UInt64 = 0x0101_0101_0101_0101

@@ -2,10 +2,10 @@
 /// place of the first. Keys are compared by bytes, as in other JSON software, not by Unicode
 /// equivalence.
 ///
-/// Up to `linearLimit` members a key is found by comparing, which is faster than hashing; beyond,
-/// there is an index, so a hostile object of many keys costs no quadratic time. In an object with
-/// an index a removed member leaves a hole, and holes are closed once they are the greater part:
-/// removing all members one by one is linear, too.
+/// With up to `linearLimit` members, a key is found by comparing, which is faster than hashing.
+/// With more, there is an index, so that a hostile object of many keys costs no quadratic time. In
+/// an object with an index, a removed member leaves a hole. Holes are closed once they are the
+/// greater part, so that removing all members one by one is linear, too.
 public struct JSONObject: Sendable, Sequence, ExpressibleByDictionaryLiteral {
     public typealias Element = (key: String, value: JSONValue)
 

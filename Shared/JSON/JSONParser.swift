@@ -5,7 +5,7 @@ extension JSONValue {
     ///   - bytes: UTF-8, without a BOM.
     ///   - maximumDepth: The most arrays and objects that may be open at once.
     ///   - maximumBytes: A longer text is refused unread.
-    ///   - maximumValues: The most values in all, those of members included: few bytes of a
+    ///   - maximumValues: The most values in all, those of members included, as few bytes of a
     ///     compressed body can be many values.
     ///   - maximumMarks: The most consecutive combining marks of a string; see `CombiningMarkRun`.
     /// - Returns: The whole tree.
@@ -347,7 +347,7 @@ extension JSONParser {
         while at < count {
             let byte = byte(at)
             if byte == UInt8(ascii: "\"") {
-                // Escapes are ASCII, so the string is valid with them if it is valid without.
+                // Escapes are ASCII, so they do not change whether the string is valid.
                 let bytes = unsafe UnsafeRawBufferPointer(start: start + first, count: at - first)
                 guard unsafe isASCII || isUTF8(bytes) else { throw failure(.unicode, at: first) }
                 if hasEscapes, bytes.count >= CombiningMarkRun.shortestBytes {
@@ -626,8 +626,8 @@ extension JSONParser {
     /// The most digits of a finite `Double`.
     private static let maximumDigitsOfDoubles = 310
 
-    /// Returns the `Double` that is written with exactly these digits, as `jsonb` returns `1e21` in
-    /// full digits, and JavaScript writes 1e20; `nil` if it would be another number.
+    /// Returns the `Double` that is written with exactly these digits; `nil` if it would be another
+    /// number. `jsonb` returns `1e21` in full digits, and JavaScript writes 1e20 so.
     private static func double(ofDigits text: String) -> Double? {
         guard text.utf8.count <= maximumDigitsOfDoubles, let value = Double(text), value.isFinite,
             significantDigits(of: text) == significantDigits(of: value.description)

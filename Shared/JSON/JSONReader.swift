@@ -1,19 +1,20 @@
 /// Reads a known shape from a JSON text in place, without building the tree: requested values are
 /// read, others are validated and skipped.
 ///
-/// Authority: none of its own; it uses the parser of `JSONValue.parse`, and accepts and refuses
-/// exactly the same, with the same error. Of duplicate keys the last wins here too, if the body of
-/// `object` assigns what it read: it is called for each of them.
+/// Authority: none of its own. It uses the parser of `JSONValue.parse`, and accepts and refuses
+/// exactly the same, with the same error. `object` calls its body for each of duplicate keys. So
+/// the last one wins here, too, if the body assigns what it reads.
 ///
 /// States: a value is current until one of the calls reads or skips it; each does so once. A typed
 /// read of a value of another kind returns `nil` and skips it, as the tree's accessors do. After an
 /// error every call throws it again.
 ///
 /// Measured by `deploy/bench json`: five fields of the 600-byte record take 0.7 µs of CPU, and 2.2
-/// by the tree; a number of each of a hundred partitions in 80 KB of statistics 81 µs, and 470 by
-/// the tree. It pays if a text is large and little of it is needed, as in `KafkaStatistics`, which
-/// the loop reads each second. A push request is needed whole, and a provider's answer has 60 bytes
-/// beside the 40 µs that its delivery takes: there it would only be longer to write.
+/// by the tree; a number of each of a hundred partitions in 80 KB of statistics takes 81 µs, and
+/// 470 by the tree. A reader pays off if a text is large and little of it is needed, as in
+/// `KafkaStatistics`, which the loop reads each second. For a push request, which is needed whole,
+/// it would only be longer to write. So it would be for a provider's answer: it has 60 bytes, and
+/// its delivery takes 40 µs.
 public struct JSONReader: ~Copyable {
     private var parser: JSONParser
     private var failure: JSONError?
@@ -27,7 +28,7 @@ public struct JSONReader: ~Copyable {
     ///   - maximumDepth: The most arrays and objects that may be open at once.
     ///   - maximumBytes: A longer text is refused unread.
     ///   - maximumValues: The most values in all, skipped ones included.
-    ///   - body: Has the value in its reader; an unread rest is skipped.
+    ///   - body: Reads the value from the reader that it gets. An unread rest is skipped.
     /// - Returns: The result of `body`.
     /// - Throws: `JSONError` if `JSONValue.parse` would refuse the text, read or not.
     @discardableResult
@@ -64,8 +65,8 @@ public struct JSONReader: ~Copyable {
         return try result.get()
     }
 
-    /// Reads as `read`, if `body` stores its results: reads for each request avoid the cost of
-    /// types that are only known at run time.
+    /// Reads like `read`, for a `body` that stores its results. Reads for each request thus avoid
+    /// the cost of types that are only known at run time.
     public static func visit(
         _ bytes: [UInt8],
         maximumDepth: Int = 64,
@@ -91,7 +92,7 @@ public struct JSONReader: ~Copyable {
         return result
     }
 
-    /// Lets `body` read the current value; an unread one is skipped.
+    /// Lets `body` read the current value. If it does not, the value is skipped.
     private mutating func value<Value>(
         _ body: (inout JSONReader) throws(JSONError) -> Value
     ) throws(JSONError) -> Value {

@@ -21,7 +21,7 @@ actor IssuerKeyCache {
 
     /// How long an unavailable issuer's last keys remain valid after they were fresh.
     private static let hold = Duration.seconds(86_400)
-    /// The interval of lookups of missing keys, whatever key names tokens make up.
+    /// The shortest interval between lookups of missing keys, as tokens may name any key.
     private static let lookInterval = Duration.seconds(1)
     /// The time that another process may take to fetch from the issuer, and a little more.
     private static let timeLimit = JWKSSource.timeout + .seconds(2)
@@ -65,10 +65,10 @@ actor IssuerKeyCache {
         return held(url)?.set
     }
 
-    /// Returns the keys of an address after a key was missing: the issuer may have a new one. It is
-    /// asked once a minute at most.
+    /// Fetches the keys of an address again after a key was missing, as the issuer may have a new
+    /// one. The issuer is asked at most once a minute.
     ///
-    /// - Returns: `nil` if there are no new ones.
+    /// - Returns: `nil` if there are no new keys.
     func renewed(_ url: String) async throws -> JWKSet? {
         let before = entries[url]?.stamp
         try await look(url)
@@ -87,7 +87,7 @@ actor IssuerKeyCache {
         if let at = lookedAt[url], now() - at < Self.lookInterval { return }
         let flight = SingleFlight<Void>(
             on: loop,
-            // The time limits of the database, and of the issuer.
+            // The time limit of the issuer, and that of the database.
             atMost: Self.timeLimit + .seconds(10),
             orElse: LoginRefusal.unavailable
         )
@@ -104,8 +104,8 @@ actor IssuerKeyCache {
         try await flight.wait()
     }
 
-    /// Looks in the database first; then fetches from the issuer, unless another process has
-    /// recently or is doing so.
+    /// Looks in the database first. Then fetches from the issuer, unless another process is doing
+    /// so or did so recently.
     private func loadOrFetch(_ url: String) async throws {
         if let stored = try await rows.keys(url), adopt(stored), held(url) != nil { return }
         if try await rows.claim(url) { return try await ask(url) }
@@ -118,8 +118,8 @@ actor IssuerKeyCache {
         }
     }
 
-    /// Fetches from the issuer. Stores the answer and reports the result: it does not throw for the
-    /// issuer.
+    /// Fetches from the issuer, stores its answer and reports the result. A failure of the issuer
+    /// is not thrown.
     private func ask(_ url: String) async throws {
         let result = await source.fetch(url)
         switch result {

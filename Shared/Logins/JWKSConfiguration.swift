@@ -4,8 +4,8 @@ import Storage
 
 /// The hosts from which issuers' keys may be fetched.
 package struct JWKSConfiguration: Sendable {
-    /// `JWKS_HOSTS`: host suffixes, or `host:port` for one target exactly, which may be private;
-    /// without it any public address.
+    /// `JWKS_HOSTS`: host suffixes, or `host:port` for exactly one target, which may be private.
+    /// Without it, any public address is allowed.
     package var hosts: HostPolicy
     /// `PROVIDER_CA_FILE`: PEM certificates trusted in addition to the system's.
     package var caFile: String?
@@ -24,7 +24,7 @@ package struct JWKSConfiguration: Sendable {
             default: [],
             "hosts from which login keys may be fetched; default: any public address"
         )
-        /// The providers' variable: one file for both.
+        /// The providers' variable, so that one file serves both.
         package static let caFile = Setting<String>.file(
             "PROVIDER_CA_FILE",
             takes: "the path of a PEM file",

@@ -20,7 +20,7 @@ package struct FetchedKeys: Sendable {
 package enum JWKSFault: Error, Sendable, Equatable {
     /// The address is not https, or its host is not allowed.
     case notAllowed
-    /// It redirects, which is not followed.
+    /// The issuer redirects. Redirects are not followed.
     case redirect
     case status(Int)
     case tooLarge
@@ -191,7 +191,7 @@ package struct JWKSSource: Sendable {
                 guard !digits.isEmpty, digits.utf8.allSatisfy({ (48...57).contains($0) }) else {
                     continue
                 }
-                // More digits than a number holds are a long time.
+                // A number that `Int` cannot hold counts as the maximum.
                 seconds = min(seconds ?? .max, Int(digits) ?? freshnesses.upperBound)
             default: continue
             }

@@ -16,7 +16,7 @@ package struct StoredJWKS: Sendable, Equatable {
     package var freshFor: Duration
     /// The time since the issuer was last asked, whatever the result.
     package var askedAgo: Duration?
-    /// Whether a request to it is outstanding.
+    /// Whether a request to the issuer is outstanding.
     package var isBeingAsked: Bool
 
     package init(
@@ -124,7 +124,7 @@ package struct JWKSStore: Sendable {
         ).affectedRows == 1
     }
 
-    /// Stores the issuer's answer. Setting a login fetches without a claim, so that a token with a
+    /// Stores the issuer's answer. `login set` fetches without a claim, so that a token with a
     /// newer key can cause the next request at once.
     package func keep(_ url: String, _ keys: JSONValue, freshFor: Duration) async throws {
         _ = try await database.execute(
@@ -148,8 +148,8 @@ package struct JWKSStore: Sendable {
         )
     }
 
-    /// Returns the addresses whose keys must be renewed before they are stale, and may be asked
-    /// now.
+    /// Returns the addresses whose keys must be renewed before they are stale, and whose issuers
+    /// may be asked now.
     ///
     /// - Returns: At most `limit`, the most urgent first.
     package func due(limit: Int = 20) async throws -> [String] {
@@ -179,6 +179,6 @@ package struct JWKSStore: Sendable {
         return .seconds(max(0, age ?? 0))
     }
 
-    /// Deletes the keys that no login uses any more, as those of deleted apps.
+    /// Deletes the keys that no login uses any more, such as those of deleted apps.
     package func prune() async throws { _ = try await database.execute(Self.forgetUnused) }
 }

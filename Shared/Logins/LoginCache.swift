@@ -46,10 +46,11 @@ package actor LoginCache {
     private let now: @Sendable () -> ContinuousClock.Instant
     private let wallClock: @Sendable () -> Instant
     private let logins: Cache<AppLogins>
-    /// The apps of an issuer and audiences, by the digest of both.
+    /// The apps that have a login for an issuer and audiences, by the digest of both.
     private var findings: [[UInt8]: Finding] = [:]
     private var memory = VerifiedTokenCache<AppLogins>()
-    /// The number of notices: data read before one is not stored after it.
+    /// The number of received notifications. Data that was read before a notification is not cached
+    /// after it.
     private var notices = 0
 
     package init(
@@ -128,7 +129,7 @@ package actor LoginCache {
             proof = try UnverifiedToken(token)
             guard proof.algorithm != nil else { throw TokenFault.algorithm }
             claims = try TokenClaims(proof.claims)
-            // Before any keys are fetched for it.
+            // The claims are validated before any keys are fetched for the token.
             try claims.validate(at: wallClock())
         } catch let fault as TokenFault {
             throw refusal(fault)
@@ -199,7 +200,7 @@ package actor LoginCache {
         return found
     }
 
-    /// Returns the fault of its signature.
+    /// Returns the fault of a token's signature.
     private func fault(
         _ proof: UnverifiedToken,
         _ login: StoredLogin,
@@ -296,7 +297,7 @@ package actor LoginCache {
             } catch {
                 log.debug("looking after issuers' keys failed", [.error: .string("\(error)")])
             }
-            // With jitter, so that processes do not run at once.
+            // The interval has jitter, so that processes do not run at the same time.
             let wait = interval * Double.random(in: 0.8...1)
             do { try await loop.sleep(for: wait) } catch { return }
         }

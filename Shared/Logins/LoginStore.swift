@@ -45,7 +45,7 @@ package struct LoginStore: Sendable {
 
     /// Locks the app's row, so that of two concurrent calls the second sees the first one's login.
     ///
-    /// - Returns: The app's logins, and any app's for the same issuer and audience.
+    /// - Returns: The app's logins, and the login of any app for the same issuer and audience.
     private static func lock(
         _ login: StoredLogin,
         _ transaction: PostgresTransaction

@@ -2,7 +2,7 @@
 // the audience of the tokens, and the address of the issuer's public keys.
 //
 // Authority: the logins in the database, and the keys that an issuer publishes at the address that
-// the operator gave. A token is trusted for a signature by one of these keys, and for no other
+// the operator gave. A token is trusted because one of these keys signed it, and not for any other
 // claim about itself. One issuer's claims cannot name another's identities.
 //
 //     LoginCache       verifies tokens: caches an app's logins, and recently verified tokens

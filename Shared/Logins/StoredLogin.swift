@@ -90,7 +90,7 @@ package enum LoginLimits {
     package static let urlBytes = 1024
     package static let claimBytes = 128
     package static let prefixBytes = 128
-    /// The limit of an identity, as of an installation's.
+    /// The limit of an identity, the same as for the identity of an installation.
     package static let identityBytes = 512
     package static let loginsOfApp = 100
 
@@ -106,7 +106,7 @@ package enum LoginPrefixes {
     ///
     /// - Parameters:
     ///   - login: The login to set.
-    ///   - others: The app's, without the replaced one.
+    ///   - others: The other logins of the app, without the replaced one.
     ///   - replaced: The login that it replaces.
     /// - Returns: The error; `nil` if there is none.
     package static func problem(

@@ -1,14 +1,14 @@
 internal import PushCore
 import Storage
 
-/// Recently verified tokens, by their SHA-256: in two generations, so that unused entries expire,
-/// and no search for the oldest is needed.
+/// Recently verified tokens, by their SHA-256. There are two generations, so that unused entries
+/// expire without a search for the oldest.
 struct VerifiedTokenCache<Logins: AnyObject> {
     struct Entry {
         let reader: TokenIdentity
-        /// The logins that verified it; after a change it is verified again.
+        /// The logins that verified the token. After a change, it is verified again.
         let logins: Logins
-        /// The token's own end, by the wall clock.
+        /// The token's own expiry, by the wall clock.
         let end: Instant
         /// The end of the cache entry.
         let until: ContinuousClock.Instant

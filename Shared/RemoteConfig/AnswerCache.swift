@@ -1,4 +1,4 @@
-/// The results of a template's conditions: a bit each. The first 64 take no memory of their own.
+/// The results of a template's conditions, one bit for each. The first 64 need no allocation.
 struct ConditionResults: Hashable {
     private var first: UInt64 = 0
     private var more: [UInt64]
@@ -20,9 +20,9 @@ struct ConditionResults: Hashable {
 
 /// A cache of answers by the results of conditions, limited by weight.
 ///
-/// There are two halves: when the younger has half the weight it becomes the older, and entries of the
-/// older that were not used since are evicted. An instance may choose the results of conditions, so
-/// nothing else limits the number of answers.
+/// There are two halves. When the younger half has half of the weight, it becomes the older one,
+/// and the entries of the previous older half are evicted, unless they were used meanwhile. Only
+/// the weight limits the number of answers, as an instance may choose the results of conditions.
 struct AnswerCache<Value> {
     private var young: [ConditionResults: (value: Value, weight: Int)] = [:]
     private var old: [ConditionResults: (value: Value, weight: Int)] = [:]

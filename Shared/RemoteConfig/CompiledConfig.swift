@@ -18,9 +18,9 @@ package final class CompiledConfig {
 
     package struct Answer: Sendable, Equatable {
         package let state: FetchState
-        /// JSON.
+        /// The body, in JSON.
         package let body: [UInt8]
-        /// Without quotes.
+        /// The ETag, without quotes.
         package let etag: String
     }
 
@@ -77,14 +77,14 @@ package final class CompiledConfig {
 
     /// The work for one fetch before other tasks get their turn: 0.2 ms. Ordinary templates need less.
     package static let stepsAtOnce = 20_000
-    /// The work in one turn: 1 ms, and a condition may take as long again.
+    /// The work in one turn: 1 ms. The last condition may take 1 ms more.
     package static let stepsPerSlice = 100_000
 
     /// Starts the evaluation of the conditions for one fetch.
     ///
     /// - Parameters:
     ///   - fetch: The app instance's request.
-    ///   - now: The server's clock, which is `dateTime`.
+    ///   - now: The server's clock, the value of `dateTime` in conditions.
     /// - Returns: An evaluation for `advance`.
     package func evaluation(of fetch: ConfigFetch, now: Instant) -> ConfigEvaluation {
         ConfigEvaluation(
@@ -178,7 +178,7 @@ package final class CompiledConfig {
             body += entries
             body += ",".utf8
         }
-        // A string: iOS ignores a number.
+        // The version is a string, as iOS ignores a number.
         body += "\"state\":\"\(state.rawValue)\",\"templateVersion\":\"\(version)\"}".utf8
         return body
     }

@@ -123,17 +123,19 @@ struct ConfigExpression: Sendable, CustomStringConvertible {
 struct ExpressionContext {
     /// The limit of all compiled patterns of a template. Compiling so much takes a tenth of a second.
     static let maximumPatternBytes = 4 << 20
-    /// The limit for all conditions of a template: ten for each of the maximum of conditions. A fetch
-    /// evaluates each once, some of them by a hash, while its loop's other clients wait.
+    /// The limit of elements in all conditions of a template: ten for each of the maximum of
+    /// conditions. A fetch evaluates each element once, some of them by a hash, while its loop's
+    /// other clients wait.
     static let maximumElements = 20_000
-    /// The limit for all lists of a template: a hundred strings for each of the maximum of
-    /// conditions. A fetch compares each once.
+    /// The limit of strings in all lists of a template: a hundred for each of the maximum of
+    /// conditions. A fetch compares each string once.
     static let maximumListedTexts = 200_000
 
     /// The limit for all patterns of a template; see `RegularExpression.maximumFoldedCharacters`. A
     /// tenth of a second.
     static let maximumFoldedCharacters = 10 * RegularExpression.maximumFoldedCharacters
-    /// The limit for all patterns of a template, each searched once in a string of 50 bytes: the budget of a fetch.
+    /// The limit of the cost of all patterns of a template. Searching each once in a string of 50
+    /// bytes takes the budget of a fetch.
     static let maximumStepsPerByte = EvaluationContext.stepsPerFetch / 50
 
     var zones = TimeZones()
@@ -144,8 +146,8 @@ struct ExpressionContext {
     private var stepsPerByte = 0
     private let isStored: Bool
 
-    /// - Parameter isStored: Whether the template was published before: then its patterns' cost is only
-    ///   bounded during evaluation.
+    /// - Parameter isStored: Whether the template was published before. If so, the cost of its
+    ///   patterns is limited only during evaluation.
     init(isStored: Bool = false) { self.isStored = isStored }
 
     /// Compiles a pattern of a client template.

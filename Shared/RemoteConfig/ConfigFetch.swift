@@ -3,8 +3,8 @@ package import PushCore
 
 /// The properties of an app instance, from the body of a fetch or a stream.
 ///
-/// The SDKs use two styles of names, and iOS its own form of JSON; see `RelaxedJSON`. In either form
-/// only members that conditions use are built; the rest is checked and ignored.
+/// The SDKs use two styles of names, and iOS its own form of JSON; see `RelaxedJSON`. In each form,
+/// only the members that conditions use become values; all others are checked and ignored.
 package struct ConfigFetch: Sendable {
     package static let maximumBytes = 256 << 10
     /// Limits of custom signals, and of user properties, for which Google's own are lower.
@@ -14,7 +14,7 @@ package struct ConfigFetch: Sendable {
     /// The limit of an id, a version or another string about the instance itself, in bytes.
     package static let maximumTextBytes = 1024
 
-    /// `nil` if it is absent or empty, like all of these.
+    /// `nil` if it is absent or empty. The same holds for the other properties.
     package private(set) var appInstanceID: String?
     package private(set) var appID: String?
     package private(set) var appVersion: String?
@@ -31,7 +31,7 @@ package struct ConfigFetch: Sendable {
     package init() {}
 
     /// - Parameter body: The decompressed body.
-    /// - Throws: `ConfigFetchError` if it is JSON in neither form, or exceeds a limit.
+    /// - Throws: `ConfigFetchError` if it is neither JSON nor relaxed JSON, or exceeds a limit.
     package init(body: [UInt8]) throws(ConfigFetchError) {
         guard body.count <= Self.maximumBytes else {
             throw ConfigFetchError("the body has more than \(Self.maximumBytes) bytes")
@@ -140,7 +140,8 @@ package struct ConfigFetch: Sendable {
         }
     }
 
-    /// Whether a string has at most this many characters: they are counted only if it has more bytes.
+    /// Whether a string has at most this many characters. They are counted only if it has more
+    /// bytes.
     private static func has(_ text: String, atMost length: Int) -> Bool {
         text.utf8.count <= length || text.scalarCount <= length
     }
@@ -165,7 +166,8 @@ package struct ConfigFetch: Sendable {
             ("customSignals", .customSignals), ("custom_signals", .customSignals),
         ]
 
-        /// The ranges of names by their lengths: most keys are compared with one or none.
+        /// The range of names for each length, so that most keys are compared with one name or
+        /// none.
         private static let ofLength: [Range<Int>] = {
             let longest = sorted.map(\.0.utf8CodeUnitCount).max() ?? 0
             return (0...longest).map { length in

@@ -40,7 +40,7 @@ package struct ConfigTemplate: Sendable, Equatable {
     package let versionDescription: String
     /// The conditions of namespace `firebase`, in the order of priority.
     let conditions: [(name: String, expression: ConfigExpression)]
-    /// All parameters, with those of groups.
+    /// All parameters, including those in groups.
     let parameters: [ConfigParameter]
     /// The memory of its conditions' compiled patterns.
     package let patternBytes: Int
@@ -58,8 +58,8 @@ package struct ConfigTemplate: Sendable, Equatable {
     /// - Parameters:
     ///   - json: The template.
     ///   - namespace: The namespace whose rules apply.
-    ///   - isStored: Whether it was published before: then its patterns' cost is only bounded
-    ///     during evaluation, and is not an error here.
+    ///   - isStored: Whether it was published before. If so, the cost of its patterns is limited
+    ///     only during evaluation, and is not an error here.
     /// - Throws: `ConfigTemplateError` with the place and the reason.
     package init(
         _ json: JSONValue,

@@ -42,8 +42,8 @@ package enum DefaultsFormat: String, Sendable, CaseIterable {
         }
     }
 
-    /// Escapes a string. Characters that XML cannot represent become U+FFFD. A carriage return would be read as a
-    /// line end.
+    /// Escapes a string. Characters that XML cannot represent become U+FFFD. A carriage return is
+    /// escaped, as it would be read as a line end.
     private static func escape(_ text: String) -> String {
         var result = ""
         for scalar in text.unicodeScalars {

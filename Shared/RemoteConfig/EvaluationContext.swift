@@ -5,8 +5,8 @@ internal import RegularExpressions
 
 /// The state of evaluating conditions for one fetch. Values that several of them need are computed once.
 struct EvaluationContext {
-    /// The budget of all patterns and substring searches of one fetch: 10 ms. When it is used up, a
-    /// condition that has any is false.
+    /// The budget of all patterns and substring searches of one fetch: 10 ms. When it is used up,
+    /// every condition with a pattern or such a search is false.
     static let stepsPerFetch = 1_000_000
     /// The budget of one condition: 1 ms. When it is used up, the condition is false.
     static let stepsPerCondition = 100_000
@@ -27,7 +27,8 @@ struct EvaluationContext {
     private var appVersion: VersionNumbers??
     private var appBuild: VersionNumbers??
     private var operatingSystem: String??
-    /// The percentiles of the first seeds, which are compared; those of further seeds are looked up.
+    /// The percentiles of the first seeds, which are found by comparison. Those of further seeds are
+    /// in `morePercentiles`.
     private var percentiles: [(seed: String?, value: Int)] = []
     private var morePercentiles = ExactStringMap<Int>()
     private static let comparedPercentiles = 8
@@ -246,8 +247,8 @@ extension ConfigFetch {
 }
 
 extension String {
-    /// Whether it begins with the prefix, ignoring the case of ASCII letters: tags and codes have no
-    /// others.
+    /// Whether it begins with the prefix, ignoring the case of ASCII letters. Tags and codes have
+    /// no other letters.
     func begins(_ prefix: String) -> Bool {
         var bytes = utf8.makeIterator()
         for wanted in prefix.utf8 {

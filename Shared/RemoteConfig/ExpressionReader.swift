@@ -1,9 +1,9 @@
 internal import PushCore
 internal import RegularExpressions
 
-/// A reader of an expression from the front, byte by byte, without backtracking: linear.
+/// Reads an expression byte by byte, without backtracking, in linear time.
 ///
-/// Blanks are allowed between the parts of an element, within a method call only after a comma. A
+/// Blanks are allowed between the parts of an element; within a method call, only after a comma. A
 /// string is enclosed in single quotes, has no escapes, and so contains no single quote.
 struct ExpressionReader {
     typealias Element = ConfigExpression.Element
@@ -60,7 +60,7 @@ struct ExpressionReader {
         case "app.id":
             _ = try comparison(of: name, [.equal])
             return .appID(try quoted())
-        // The console also writes this one and the installation's id without `app.`.
+        // The console also writes this name, and that of the installation's id, without `app.`.
         case "app.firstOpenTimestamp", "firstOpenTimestamp":
             let comparison = try comparison(
                 of: name,
@@ -88,7 +88,7 @@ struct ExpressionReader {
             let comparison = try comparison(of: name, [.equal, .notEqual])
             return .operatingSystem(try quoted(), isWanted: comparison == .equal)
         case "percent": return try percent()
-        // These need data that only Google has.
+        // These elements need data that only Google has.
         case "app.audiences", "app.importedSegments", "app.operatingSystemAndVersion",
             "app.browserAndVersion":
             throw error("\(name) is not supported", at: start)
@@ -280,7 +280,7 @@ struct ExpressionReader {
             zoneStart = place
         }
         try expect(")")
-        // The common form, so that other systems can read it.
+        // Only the common form is accepted, so that other systems can read it.
         guard text.utf8.count == 19, text.utf8.dropFirst(10).first == UInt8(ascii: "T"),
             !text.utf8.suffix(2).elementsEqual("60".utf8), let wall = LocalDateTime(iso8601: text)
         else { throw error("'\(text.shown)' is not a time such as 2026-01-31T23:59:00", at: start) }

@@ -94,7 +94,7 @@ package enum RelaxedJSON {
                 }
                 let end = place
                 place += 1
-                // Each blank is skipped only once: the next quote follows them.
+                // The next quote follows these blanks, so each blank is skipped only once.
                 skipBlanks()
                 if let byte = peek, byte == UInt8(ascii: ",") || byte == UInt8(ascii: "}") {
                     return try text(start..<end)
@@ -103,8 +103,8 @@ package enum RelaxedJSON {
             throw error("the closing quote")
         }
 
-        /// Skips a value of strict JSON, which is parsed separately: to the comma or the closing
-        /// brace of this object.
+        /// Skips a value of strict JSON, up to the comma or the closing brace of this object. The
+        /// value is parsed separately.
         private mutating func skipStrict() {
             var depth = 0
             while let byte = peek {

@@ -16,9 +16,10 @@ extension ServerCondition {
         return ["orCondition": ["conditions": [["andCondition": ["conditions": .array(all)]]]]]
     }
 
-    /// Returns a condition of a stored template in the form that all Admin SDKs read: one that only has
-    /// an expression gets the equivalent `condition`, and each percentage a `microPercentRange`, without
-    /// which Java's SDK rejects the template. A condition that cannot be parsed is unchanged.
+    /// Returns a condition of a stored template in the form that all Admin SDKs read. A condition
+    /// that only has an expression gets the equivalent `condition`. Each percentage gets a
+    /// `microPercentRange`, without which Java's SDK rejects the template. A condition that cannot
+    /// be parsed is unchanged.
     static func served(_ condition: JSONValue) -> JSONValue {
         guard var object = condition.object else { return condition }
         if object["condition"] == nil, let text = object["expression"]?.string {
@@ -73,8 +74,8 @@ extension ServerCondition {
         }
     }
 
-    /// The seed of a percentage without one: Java's Admin SDK rejects a whole template for a percentage without a
-    /// seed.
+    /// The seed of a percentage that has none, as Java's Admin SDK rejects a whole template because
+    /// of such a percentage.
     private static let seed = "percent"
 
     private static func members(

@@ -41,8 +41,8 @@ enum ServerCondition {
         }
     }
 
-    /// Returns a condition in the one form that the Admin SDKs read: names in camel case, whole
-    /// numbers as numbers, and no nulls. Unknown members stay, for `check` to reject.
+    /// Returns a condition in the only form that the Admin SDKs read: names in camel case, whole
+    /// numbers as numbers, and no nulls. Unknown members stay, and `check` rejects them.
     static func canonical(_ value: JSONValue) throws(ServerConditionError) -> JSONValue {
         if let list = value.array {
             var result: [JSONValue] = []
@@ -67,7 +67,8 @@ enum ServerCondition {
         return .object(result)
     }
 
-    /// Returns a 32-bit number of proto3's JSON: also a string, or with a fraction of zero.
+    /// Returns a 32-bit number of proto3's JSON, which may also be a string, or have a fraction of
+    /// zero.
     private static func wholeNumber(_ value: JSONValue) -> Int? {
         if let number = value.integer { return number }
         guard let text = value.string, let number = ConfigNumber(text) else { return nil }

@@ -45,7 +45,7 @@ struct TemplateReader {
         ]
     }
 
-    /// Reads only the version's description: its number, time and user are set here.
+    /// Reads only the version's description. The server sets its number, time and user.
     private mutating func readVersion(_ value: JSONValue) throws(ConfigTemplateError) {
         if value.isNull { return }
         guard let version = value.object else {
@@ -373,7 +373,7 @@ struct TemplateReader {
                     )
                 }
                 result = .inAppDefault
-            // Only Google's console can create these, and they need its services.
+            // Only Google's console can create these values, which need its services.
             case "rolloutValue", "personalizationValue", "experimentValue":
                 throw ConfigTemplateError(place, "\(member) is not supported")
             default: throw ConfigTemplateError(place, "\(member.shown) is not known")
@@ -472,7 +472,8 @@ enum ValueType: String {
     func takes(_ text: String) -> Bool {
         switch self {
         case .string: true
-        // In any case: Firebase's console writes `TRUE`, and clients accept it.
+        // Booleans are accepted in any case, as Firebase's console writes `TRUE`, and clients
+        // accept it.
         case .boolean:
             ["true", "false"].contains { text.utf8.count == $0.utf8.count && text.begins($0) }
         case .number: ConfigNumber(text) != nil

@@ -41,7 +41,7 @@ struct TimeZones {
         }
     }
 
-    /// Returns the bytes of a file of at most 64 KiB; the largest of the database has 4.
+    /// Returns the bytes of a file of at most 64 KiB; the largest file of the database has 4 KiB.
     private static func read(_ path: String) -> [UInt8]? {
         let file = unsafe open(path, O_RDONLY | O_CLOEXEC)
         guard file >= 0 else { return nil }

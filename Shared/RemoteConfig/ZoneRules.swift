@@ -66,8 +66,9 @@ struct ZoneRules: Sendable {
         return low == 0 ? first : changes[low - 1].offset
     }
 
-    /// Returns when the clocks of this zone show the time. If they show it twice, it is the first;
-    /// a skipped time is counted with the offset before the change.
+    /// Returns the instant at which the clocks of this zone show a time. If they show it twice,
+    /// returns the first instant. A time that they skip is computed with the offset before the
+    /// change.
     func instant(of time: LocalDateTime) -> Instant {
         let shown = time.inUTC.seconds
         let day: Int64 = 86_400

@@ -4,8 +4,8 @@ import Storage
 
 /// Datasets of identities, and their records.
 ///
-/// A change locks the dataset's row until it is committed: so counts rise by one, and the compared state
-/// is the changed one.
+/// A change locks the dataset's row until it is committed. So counts rise by one, and the state
+/// with which a patch is compared is the state that it changes.
 package struct SyncDatasetStore: Sendable {
     let database: Database
 
@@ -66,7 +66,8 @@ package struct SyncDatasetStore: Sendable {
         after cursor: SyncCursor?,
         limit: Int
     ) async throws -> SyncPage {
-        // The dataset is read first: if its count is older than the records, the next call corrects it.
+        // The dataset is read first. If its count is older than the records, the next call corrects
+        // that.
         let results = try await database.transaction(of: [
             (
                 """
@@ -165,7 +166,7 @@ package struct SyncDatasetStore: Sendable {
 
     // MARK: Deleting
 
-    /// Deletes a dataset: its records and subscriptions are deleted, its count is stored.
+    /// Deletes a dataset, with its records and subscriptions. Its count stays stored.
     ///
     /// - Returns: The dataset before its deletion.
     /// - Throws: `SyncRefusal.unknownPool`, `.unknownDataset`; `StorageError`.
@@ -207,7 +208,7 @@ package struct SyncDatasetStore: Sendable {
 /// The storage used by an identity's datasets.
 package struct SyncUsage: Sendable, Equatable {
     package var datasets: Int
-    /// As `SyncDataset.bytes`.
+    /// The bytes, counted as in `SyncDataset.bytes`.
     package var bytes: Int
     /// `nil` if it has no dataset.
     package var modifiedAt: Instant?

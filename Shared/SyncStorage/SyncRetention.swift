@@ -6,10 +6,11 @@ import Storage
 package struct SyncRetention: Sendable {
     let database: Database
 
-    /// Deletes tombstones of this age: afterwards their keys are like unused ones. Any replica may call
-    /// it at any time; each takes other datasets.
+    /// Deletes tombstones of this age. Afterwards, their keys are like keys that were never used.
+    /// Any replica may call it at any time; each processes other datasets.
     ///
-    /// - Returns: Their number; 0: none are left that no other process has locked.
+    /// - Returns: The number of deleted tombstones; 0 if none is left, except those that other
+    ///   processes have locked.
     package func forgetTombstones(
         olderThan retention: Duration,
         limit: Int = 1000

@@ -119,7 +119,7 @@ package struct SyncStateStore: Sendable {
         )
     }
 
-    /// Returns the pools whose changes have waited longer than this to be sent.
+    /// Returns the pools with changes that have waited to be sent for longer than this.
     package func overdue(by timeLimit: Duration) async throws -> (count: Int, since: Instant)? {
         let row = try await database.execute(
             """

@@ -70,9 +70,9 @@ package struct SyncPatch: Sendable, Equatable {
 package enum SyncLimits {
     package static let datasets = 20
     package static let records = 1024
-    /// Keys and values of existing records, and keys of removed ones.
+    /// The limit of keys and values of existing records, and of keys of removed ones.
     package static let bytes = 1 << 20
-    /// Counts that every client reads exactly.
+    /// The counts that every client reads exactly.
     package static let counts = 1...1 << 53
     package static let datasetsPage = 64
 }

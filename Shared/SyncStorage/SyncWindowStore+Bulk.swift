@@ -5,7 +5,7 @@ import Storage
 /// Bulk publishes: every subscription of a pool is notified of its dataset's current count.
 extension SyncWindowStore {
     /// Continues a bulk publish: processes some more datasets, and stores its position. Any replica
-    /// may call it at any time; each takes another.
+    /// may call it at any time; each continues another bulk publish.
     ///
     /// - Parameters:
     ///   - limit: The maximum of datasets.

@@ -10,7 +10,7 @@ package enum SyncChangeResult: Int, Sendable {
     /// No device is subscribed, or all know the change.
     case silent = 1
     case unknownPool = 2
-    /// Above the count of the records that are stored here.
+    /// The count is above the count of the records that are stored here.
     case tooHigh = 3
     /// The identity has as many datasets as it may.
     case tooMany = 4
@@ -18,9 +18,9 @@ package enum SyncChangeResult: Int, Sendable {
 
 /// Changes to be sent to devices: gathered in a window of each dataset, and sent at its end.
 ///
-/// Authority: a window is a row from the first change on, and is deleted in the transaction that
-/// stores its push, and for each device the notified count. So a crash repeats nothing and loses
-/// nothing; a device is never notified again of the same or a lower count.
+/// Authority: the first change creates the row of a window. The transaction that stores its push,
+/// and for each device the notified count, deletes the row. So a crash repeats nothing and loses
+/// nothing, and a device is never notified again of the same or a lower count.
 package struct SyncWindowStore: Sendable {
     let database: Database
 
@@ -28,7 +28,7 @@ package struct SyncWindowStore: Sendable {
     ///
     /// - Parameters:
     ///   - changes: The changes in the order in which they were read.
-    ///   - coalesce: How long the first of a dataset waits for others.
+    ///   - coalesce: The time for which the first change of a dataset waits for others.
     /// - Returns: The result of each.
     /// - Throws: `StorageError`; then nothing is noted.
     package func note(
@@ -84,8 +84,8 @@ package struct SyncWindowStore: Sendable {
             WITH ORDINALITY AS h(pool, identity, dataset, sync_count, device, is_own, number)
         """
 
-    /// Changes of other systems to datasets that do not exist: a deleted one is created again only by
-    /// a count above its last.
+    /// Changes by other systems to datasets that do not exist. A deleted dataset is created again
+    /// only by a count above its last.
     private static let missingSQL = """
         SELECT DISTINCT ON (h.pool, h.identity, h.dataset) h.number, p.app
         FROM \(heard) JOIN sync_pools p ON p.name = h.pool AND p.is_linked
@@ -105,8 +105,8 @@ package struct SyncWindowStore: Sendable {
         ORDER BY d.id FOR NO KEY UPDATE
         """
 
-    /// The records decide a dataset's count; without them the highest reported one does. If a
-    /// subscribed device was notified of less, a window is opened.
+    /// The records decide a dataset's count. Without records, the highest reported count does. If a
+    /// subscribed device was notified of a lower count, a window is opened.
     private static let judgeSQL = """
         WITH judged AS MATERIALIZED (
             SELECT h.number, h.sync_count, h.device, d.id AS dataset,
@@ -265,8 +265,9 @@ package struct SyncWindowStore: Sendable {
         )
     }
 
-    /// Returns the last part of a name like `arn:aws:sns:us-east-1:1:app/APNS/com.example.shop`, if it is
-    /// one of the app's topics. It may be any name; then the app's only topic is used.
+    /// Returns the last part of a name like `arn:aws:sns:us-east-1:1:app/APNS/com.example.shop`, if
+    /// it is one of the app's topics. The name may be any other, too: then the result is `nil`, and
+    /// the app's only topic is used.
     private static func apnsTopic(of applications: [String], among topics: [String]) -> String? {
         for application in applications {
             let parts = application.split(separator: "/")
@@ -286,7 +287,7 @@ package struct SyncWindowStore: Sendable {
         ).first?.integerOrNil("wait").map { .milliseconds(max($0, 0)) }
     }
 
-    /// Returns how many seconds the oldest window is open; 0 if there is none.
+    /// Returns the age of the oldest window in seconds; 0 without a window.
     package func age() async throws -> Double {
         try await database.execute(
             """

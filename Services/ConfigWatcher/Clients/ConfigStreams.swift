@@ -21,7 +21,8 @@ final class ConfigStreams: @unchecked Sendable {
 
     private struct Listeners {
         var streams: [ObjectIdentifier: ConfigStream] = [:]
-        /// The latest version that they were notified of, 0 without one; `nil` before the first look.
+        /// The latest version of which these clients were notified: 0 for none, `nil` before the
+        /// first query.
         var announced: Int?
     }
 
@@ -31,13 +32,13 @@ final class ConfigStreams: @unchecked Sendable {
     private let open: Gauge
     private let log: Log
     private let wakeUp: WakeUp
-    /// The listeners by the app's id and its time of creation: a later app with the same id is another one.
+    /// The listeners by the app's id and its time of creation, as a later app may have the same id.
     private var listeners: [String: [Instant: Listeners]] = [:]
     /// The apps whose announcements are to be looked up.
     private var noticedApps: Set<String> = []
 
     /// - Parameters:
-    ///   - source: Asked about the apps that have listeners.
+    ///   - source: The query for the announcements of the apps that have listeners.
     ///   - lookEvery: The poll interval. Polling finds announcements whose NOTIFY was missed while the
     ///     database connection was down.
     ///   - loop: The loop of the streams.
@@ -60,8 +61,8 @@ final class ConfigStreams: @unchecked Sendable {
 
     // MARK: Listeners
 
-    /// Returns the version that was announced before a client begins to listen: the one that the app's other
-    /// listeners were notified of, else the one in Postgres.
+    /// Returns the version that was announced before a client begins to listen. If the app has
+    /// other listeners, it is the version of which they were notified, else the one in Postgres.
     func announced(of app: String, createdAt: Instant) async throws -> Int {
         loop.checkIsolated()
         if let known = listeners[app]?[createdAt]?.announced { return known }
@@ -74,7 +75,7 @@ final class ConfigStreams: @unchecked Sendable {
         listeners[stream.app, default: [:]][stream.createdAt, default: Listeners()]
             .streams[ObjectIdentifier(stream)] = stream
         if isFirst { noticed(stream.app) }
-        // A version that was announced while the stream was being opened.
+        // A version may have been announced while the stream was being opened.
         stream.tell(listeners[stream.app]?[stream.createdAt]?.announced ?? 0)
     }
 
@@ -123,8 +124,8 @@ final class ConfigStreams: @unchecked Sendable {
 
     private func look(_ apps: [String]) async {
         do {
-            // Only the listeners from before the query: the result lacks an app that was created during it, and
-            // its clients would be ended wrongly.
+            // Only listeners from before the query are ended. An app that was created during the
+            // query is not in its result, but exists.
             let listening = apps.flatMap { app in
                 (listeners[app] ?? [:]).keys.map { (app: app, createdAt: $0) }
             }
@@ -180,7 +181,7 @@ final class ConfigStream: HTTPStreamFeed, @unchecked Sendable {
     }
 
     let app: String
-    /// A later app with the same id is another one.
+    /// The time when the app was created, as a later app may have the same id.
     let createdAt: Instant
     private let form: Form
     private let streams: ConfigStreams
@@ -261,8 +262,8 @@ extension ConfigStream.Form {
         }
     }
 
-    /// Without a time to reconnect, SDKs reconnect at once. iOS takes an object without a version for version
-    /// 1.
+    /// Returns the last event of a stream. It has a time to reconnect, as SDKs would reconnect at
+    /// once without it, and a version, as iOS reads an object without a version as version 1.
     func closingEvent(at version: Int, retryAfter seconds: Int) -> [UInt8] {
         switch self {
         case .lines:

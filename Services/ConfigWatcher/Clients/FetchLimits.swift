@@ -9,7 +9,7 @@ import PushCore
 /// see `TokenBuckets`.
 final class FetchLimits: Sendable {
     private static let maximumInstances = 200_000
-    /// The limit of different limits that apps set.
+    /// The number of different limits that are counted: apps may set any.
     private static let maximumLimits = 16
 
     private let lock = Lock()
@@ -48,7 +48,8 @@ final class FetchLimits: Sendable {
         }
     }
 
-    /// An app's id contains no blank.
+    /// Returns the key of a fetcher. Its parts are separated by blanks, as an app's id contains no
+    /// blank.
     private static func key(_ fetcher: Fetcher, _ app: String) -> [UInt8] {
         let (kind, name) =
             switch fetcher {

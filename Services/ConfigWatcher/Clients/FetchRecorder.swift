@@ -51,7 +51,7 @@ final class FetchRecorder: @unchecked Sendable {
 
     func run() async {
         while (try? await loop.sleep(for: Self.wait)) != nil { await writeAll() }
-        // In a task of its own, since this one is cancelled.
+        // This task is cancelled, so the last records are written in a task of their own.
         await Task(executorPreference: loop) { await self.writeAll() }.value
     }
 

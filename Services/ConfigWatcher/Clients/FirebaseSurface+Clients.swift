@@ -6,7 +6,7 @@ import PushCore
 import RemoteConfig
 import Storage
 
-/// The requests of clients: a fetch, and a stream that announces when the next one is due.
+/// The requests of clients: a fetch, and a stream that says when the next fetch is due.
 extension FirebaseSurface {
     private typealias Answer =
         @Sendable (HTTPServerRequest, Caller) async throws -> HTTPServerResponse
@@ -78,7 +78,7 @@ extension FirebaseSurface {
 
     // MARK: Fetching
 
-    /// Answers at once if the app and its template are cached, as they nearly always are.
+    /// Answers without a wait if the app and its template are cached, as they nearly always are.
     private func fetch(
         _ request: HTTPServerRequest,
         _ context: RequestContext
@@ -99,12 +99,12 @@ extension FirebaseSurface {
         _ context: RequestContext
     ) throws -> ImmediateResponse {
         _ = try QueryParameters(request, taking: [])
-        // The JavaScript SDK declares gzip and sends plain text.
+        // The JavaScript SDK declares gzip and sends plain text, so the bytes decide.
         let fetch: ConfigFetch
         do {
             fetch = try ConfigFetch(body: try request.bodyByItsBytes())
         } catch {
-            // The instance is unknown, and parsing the request was work.
+            // The address is charged, as the instance is unknown and parsing took time.
             try count(.address(context.subscriber), caller)
             throw error
         }
@@ -120,7 +120,7 @@ extension FirebaseSurface {
         }
     }
 
-    /// Evaluates a fetch; slow conditions are evaluated in the app's turns.
+    /// Evaluates a fetch. Slow conditions are evaluated in the app's turns.
     private func evaluate(
         _ fetch: ConfigFetch,
         ifNoneMatch header: String?,
@@ -227,8 +227,8 @@ extension FirebaseSurface {
         try await stream(.events, to: caller, knowing: try Self.lastEvent(of: request))
     }
 
-    /// Returns the last version that the client received; an empty header, of a client that received none,
-    /// does not hide the query.
+    /// Returns the last version that the client received. An empty header does not hide the query
+    /// parameter: clients that received no version send one.
     static func lastEvent(of request: HTTPServerRequest) throws(FirebaseError) -> Int? {
         let texts = [
             request.header("last-event-id"),
@@ -247,14 +247,14 @@ extension FirebaseSurface {
         return known
     }
 
-    /// A `known` of `nil`: the client does not ask for past versions.
+    /// Opens a stream. `known` is `nil` if the client does not ask for past versions.
     private func stream(
         _ form: ConfigStream.Form,
         to caller: Caller,
         knowing known: Int?
     ) async throws -> HTTPServerResponse {
         let (app, createdAt) = (caller.appID, caller.fieldsVersion.createdAt)
-        // In this order, a version that is announced between the two is sent.
+        // The order of the two queries matters: a version that is announced between them is sent.
         let announced = try await streams.announced(of: app, createdAt: createdAt)
         let current = try await memory.config(of: app, createdAt: createdAt).version
         var response = HTTPServerResponse(

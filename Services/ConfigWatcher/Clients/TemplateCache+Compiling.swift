@@ -15,7 +15,7 @@ extension TemplateCache.Known {
         } catch {
             throw InvalidStoredTemplate(app: app, version: version, reason: error.description)
         }
-        // The room for some hundred responses of a small template, and for some of a large one.
+        // Memory for some hundred responses of a small template, or for a few of a large one.
         let answers = min(4 << 20, (64 << 10) + 8 * json.weightBytes)
         // Used on the loop only, like the template.
         let hasher = SHA256Hasher()
@@ -37,7 +37,7 @@ extension TemplateCache.Known {
     }
 }
 
-/// A stored template that was valid is invalid for this version of the program.
+/// Thrown if a stored template, which was valid once, is invalid for this version of the program.
 struct InvalidStoredTemplate: Error, Equatable {
     let app: String
     let version: Int

@@ -7,10 +7,11 @@ import RemoteConfig
 
 /// A cache of the templates that one loop's clients fetch, validated against Postgres. Confined to the loop.
 ///
-/// Authority: a cached template is served only if Postgres confirmed it within `trust`, or since the fetch
-/// began; the time counts from the query. One small query confirms all apps at once, and all waiting fetches
-/// share it; a template that has changed is loaded again on demand. As no version is announced sooner than
-/// twice that time after its commit, no fetch that begins after an announcement gets an older version.
+/// Authority: a cached template is served only if Postgres confirmed it within `trust`, or since
+/// the fetch began; the time counts from the query. One small query confirms all apps at once, and
+/// all waiting fetches share it. A changed template is loaded again on demand. A version is
+/// announced at the earliest twice that time after its commit, so a fetch that begins after an
+/// announcement never gets an older version.
 ///
 /// Bounded: templates have weights, and the least recently used are evicted first.
 final class TemplateCache: @unchecked Sendable {
@@ -63,7 +64,7 @@ final class TemplateCache: @unchecked Sendable {
     private var entries: [String: Entry] = [:]
     private var weight = 0
     private var uses = 0
-    /// The revision up to which all changes are known; `nil` before the first query.
+    /// The revision up to which all changes were read; `nil` before the first query.
     private var revision: Int?
     private var confirmedAt: ContinuousClock.Instant?
     private var confirming: SingleFlight<Void>?
@@ -85,7 +86,8 @@ final class TemplateCache: @unchecked Sendable {
         self.log = log
     }
 
-    /// Returns what `config` would return at once; `nil` if Postgres must be queried. On the loop only.
+    /// Returns the template if it is cached and confirmed; `nil` if Postgres must be queried. On
+    /// the loop only.
     func remembered(_ app: String, createdAt: Instant) -> Known? {
         loop.checkIsolated()
         let now = ContinuousClock.now
@@ -115,7 +117,7 @@ final class TemplateCache: @unchecked Sendable {
         throw ConfigUnavailable()
     }
 
-    /// Queries changes, as a version became current.
+    /// Queries the changes, as some version has become current.
     func noticed() {
         guard !entries.isEmpty else { return }
         isNoticed = true

@@ -106,7 +106,8 @@ extension FirebaseSurface {
                 }
                 let query = try QueryParameters(request, taking: parameters)
                 var request = request
-                // A few compressed kilobytes may be a template of the largest size.
+                // A few compressed kilobytes may be a template of the largest size, so they are
+                // decoded off the loop.
                 try await request.decodeBody { try await loop.blocking($0) }
                 return try await answer(
                     request,
@@ -182,7 +183,8 @@ extension FirebaseSurface {
         )
         if var stored {
             if isForServers, let template = stored.template?.object {
-                // Its expressions are parsed, and their patterns compiled.
+                // Parsing expressions and compiling their patterns may take long, so it runs off
+                // the loop.
                 let evaluated = try await loop.blocking {
                     ConfigTemplate.evaluatedByServers(template)
                 }
@@ -358,7 +360,7 @@ extension FirebaseSurface {
         return isValidation
     }
 
-    /// - Returns: `nil` if there is no `If-Match`, or it is not a version's.
+    /// - Returns: `nil` without `If-Match`, or if it does not name a version.
     private static func expected(
         _ request: HTTPServerRequest,
         _ call: PublisherCall
@@ -369,7 +371,7 @@ extension FirebaseSurface {
         return TemplateAnswer.version(ofETag: tag, call.app, call.namespace).map { .version($0) }
     }
 
-    /// A small body can contain millions of arrays.
+    /// The limit of values, as a small body can contain millions of arrays.
     private static let maximumValues = 500_000
     private static let maximumDepth = 64
 
@@ -385,8 +387,8 @@ extension FirebaseSurface {
         try JSONValue.parse(body, maximumDepth: maximumDepth, maximumValues: maximumValues)
     }
 
-    /// Returns the version to roll back to. Firebase's command sends it in the query without a body, the SDKs
-    /// in the body; it is a number or a string, and `null` counts as absent.
+    /// Returns the version to roll back to. Firebase's command sends it in the query, without a
+    /// body; the SDKs send it in the body. It is a number or a string, and `null` counts as absent.
     static func rollbackTarget(
         _ request: HTTPServerRequest,
         _ query: QueryParameters

@@ -1,8 +1,8 @@
 import EventLoop
 import HTTPServer
 
-/// A queue of publishes, one at a time for each app: they wait here and not on connections to Postgres that
-/// others need. First in, first out. Confined to its loop.
+/// A queue of publishes, which run one at a time for each app. They wait here, so that they do not
+/// occupy connections to Postgres that others need. First in, first out. Confined to its loop.
 ///
 /// Bounded: each waiting publish holds a template, so their number and their waiting time are limited for
 /// each app. A refused client repeats its request.
@@ -90,7 +90,7 @@ final class PublishQueue: @unchecked Sendable {
         leave(place, app, CancellationError())
     }
 
-    /// Does nothing if its turn has come.
+    /// Ends the wait with an error. Does nothing if the turn has come.
     private func leave(_ place: Place, _ app: String, _ reason: any Error) {
         guard let index = lines[app]?.firstIndex(where: { $0 === place }) else { return }
         lines[app]?.remove(at: index)

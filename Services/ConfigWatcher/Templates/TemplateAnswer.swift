@@ -15,8 +15,8 @@ enum TemplateAnswer {
         }
     }
 
-    /// Returns the version that an `If-Match` names; `nil` if it is not an ETag of this template, or is that
-    /// of a validation.
+    /// Returns the version that an `If-Match` names; `nil` if it is not an ETag of this template,
+    /// or if it is the ETag of a validation.
     static func version(
         ofETag text: String,
         _ app: String,
@@ -59,7 +59,7 @@ enum TemplateAnswer {
 }
 
 extension StringProtocol {
-    /// The number of a usual decimal form: `Int` also accepts a sign and leading zeros.
+    /// The number, if the string is plain decimal. `Int` also accepts a sign and leading zeros.
     var wholeNumber: Int? {
         guard utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }),
             utf8.count == 1 || utf8.first != UInt8(ascii: "0")

@@ -19,7 +19,8 @@ struct AtlasInsert: Sendable {
         } catch let error as JSONError {
             throw Self.refused(body, isMany: isMany, after: error) ?? error
         }
-        // In Atlas they name the target; here the app and the type do.
+        // In Atlas these fields name the target. Here the app and the type do, but the fields are
+        // required.
         for (name, text) in [
             ("dataSource", fields.dataSource), ("database", fields.database),
             ("collection", fields.collection),

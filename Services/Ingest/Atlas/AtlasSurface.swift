@@ -11,7 +11,7 @@ import PushEvents
 /// The insert operations of Atlas' Data API: `insertOne` and `insertMany`. A collection is a type. An insert
 /// is stored whole or not at all, as its response cannot name the refused documents.
 ///
-/// One value a loop.
+/// Each loop has one instance.
 struct AtlasSurface: Surface {
     let intake: Intake
 
@@ -194,8 +194,9 @@ struct AtlasSurface: Surface {
         isExtended && id.utf8.count == 24 ? ["$oid": .string(id)] : .string(id)
     }
 
-    /// Authenticates by `apiKey`, which is the app key, or by the credentials of the other surfaces; the app
-    /// is that of the path. The page that made Atlas' snippets spelt it `api-key`.
+    /// Authenticates by `apiKey`, which is the app key, or by the credentials of the other
+    /// surfaces. The path names the app. The header is also accepted as `api-key`, the name in the
+    /// snippets that Atlas' pages generated.
     private func admit(_ request: HTTPServerRequest, _ context: RequestContext) async throws
         -> Caller
     {

@@ -10,7 +10,8 @@ import PushEvents
 /// CloudEvents 1.0 over HTTP, at `/events`: binary, structured and batched, with the handshake of
 /// webhooks. An event's `type` is a declared type, its `data` the object.
 ///
-/// Success is 204. The valid events of a batch are stored, and a 400 names the others. One value a loop.
+/// The response is 204 if all events are stored. Otherwise the valid events of a batch are stored,
+/// and a 400 names the others. Each loop has one instance.
 struct CloudEventsSurface: Surface {
     let intake: Intake
 

@@ -7,17 +7,17 @@ struct EventBatch: Sendable {
 
     private let mode: Mode
     private let body: [UInt8]
-    /// The ranges of the events; of a binary event the body is the data.
+    /// The ranges of the events. The body of a binary event is its data.
     private let places: [Range<Int>]
     /// Whether the events were found without being parsed, because one of them is not valid.
     private var isCut = false
-    /// The values left for encoded data within events and for events that were not parsed as a whole,
-    /// together.
+    /// The number of values that may still be parsed: in encoded data within events, and in events
+    /// that were not parsed with the whole body.
     private var valuesLeft = ObjectLimits.valuesOfBody
 
     var count: Int { places.count }
 
-    /// The most bytes that attributes take beside the data.
+    /// The limit of the bytes of an event's attributes, which are not part of its data.
     private static let envelopeBytes = 32 << 10
 
     /// - Throws: 415 if it is not an event, or in another format than JSON.

@@ -26,8 +26,8 @@ struct IncomingEvent: Sendable {
 
     // MARK: Structured
 
-    /// Parses an event from one JSON object. `valuesLeft` is the number of values that encoded data may have;
-    /// its values are subtracted.
+    /// Parses an event from one JSON object. `valuesLeft` limits the values in encoded data, and is
+    /// reduced by their number.
     init(structured value: JSONValue, valuesLeft: inout Int) throws(RefusedObject) {
         guard let envelope = value.object else {
             throw RefusedObject(pointer: "", reason: "an event must be an object")
@@ -85,7 +85,7 @@ struct IncomingEvent: Sendable {
             }
             attributes.append((name, Self.unescaped(field.value)))
         }
-        // Java's HttpURLConnection sends this type for every body without one.
+        // Java's HttpURLConnection sends this type for every body for which no type is set.
         let named = request.header("content-type") ?? ""
         let contentType = Self.mediaType(named) == "application/x-www-form-urlencoded" ? "" : named
         if !contentType.isEmpty, !attributes.contains(where: { $0.name == "datacontenttype" }) {
@@ -200,11 +200,12 @@ struct IncomingEvent: Sendable {
         }
     }
 
-    /// Decodes an attribute from a header by the HTTP binding (3.1.3.2): removes the double quotes around it
-    /// and their backslashes, then the percent escapes. A `%` that escapes nothing stays.
+    /// Decodes an attribute from a header by the HTTP binding (3.1.3.2): removes the double quotes
+    /// around it and their backslashes, then decodes the percent escapes. A `%` that is not part of
+    /// an escape stays.
     ///
-    /// A sender that does not escape non-ASCII characters (Go and Java send UTF-8, JavaScript Latin-1)
-    /// escapes nothing, so such a value is not decoded.
+    /// A value with non-ASCII characters is not decoded: its sender (Go and Java send UTF-8,
+    /// JavaScript Latin-1) escapes nothing.
     static func unescaped(_ value: String) -> String {
         guard value.utf8.allSatisfy({ $0 < 0x80 }) else { return value }
         var text = Array(value.utf8)

@@ -7,13 +7,13 @@ import PushCore
 /// A request with an authenticated sender: the memory that it holds, and the objects that its app is charged.
 /// Confined to its loop.
 ///
-/// The app is charged for each object, accepted or refused, and for one if no object is found; for none if
-/// the request is to be sent again.
+/// The app is charged for each object, accepted or refused, and for at least one object. It is
+/// charged nothing if the client has to send the request again.
 final class AdmittedRequest {
     let caller: Caller
     private let intake: Intake
     private let share: HeldShare
-    /// The share of the budget from which the loop reads bodies.
+    /// The part of the loop's budget for bodies that this request holds.
     private let body: HeldShare
     private var bodyBytes = 0
     private var charged = 0
@@ -21,8 +21,8 @@ final class AdmittedRequest {
     /// The bytes of a request beside its body: its task and its place in a queue.
     private static let ownBytes = 4096
 
-    /// - Throws: `IntakeRefusal.overQuota` if the app's quota is used up, `.unavailable` if there is no
-    ///   capacity for it beside what its app holds.
+    /// - Throws: `IntakeRefusal.overQuota` if the app's quota is used up, `.unavailable` if the
+    ///   memory that the app may hold is used up.
     init(_ request: HTTPServerRequest, _ intake: Intake, of caller: Caller) throws(IntakeRefusal) {
         self.caller = caller
         self.intake = intake
@@ -56,13 +56,13 @@ final class AdmittedRequest {
         charged = 0
     }
 
-    /// Holds the body, with the sent bytes and what they were decoded to.
+    /// Holds the bytes of the body: both as sent and as decoded.
     func holdBody(_ bytes: Int) throws(IntakeRefusal) {
         bodyBytes = bytes
         try hold(bytes, bodyBytes: bytes)
     }
 
-    /// Holds so many bytes instead of those held before.
+    /// Holds so many bytes, in place of those that the request held before.
     ///
     /// - Throws: `IntakeRefusal.unavailable`; then the app is charged nothing.
     func hold(_ bytes: Int, bodyBytes: Int = 0) throws(IntakeRefusal) {
@@ -110,7 +110,7 @@ extension Intake {
     /// Decodes a request's body, and scans it.
     ///
     /// - Parameters:
-    ///   - request: Has its decoded body afterwards.
+    ///   - request: The request. Afterwards, it has its decoded body.
     ///   - admitted: The same request, with its charges.
     ///   - scan: Scans the body without making values of it.
     /// - Returns: The result of `scan`.

@@ -26,7 +26,7 @@ enum BuiltInSchemas {
         }
     }
 
-    /// Returns the schema that makes an item valid: its user, and for `track` the event.
+    /// Returns the schema of valid items: they need a user, and the fields in `required`.
     private static func segment(required: [JSONValue]) -> JSONValue {
         let someone: JSONValue = ["type": ["string", "integer", "number"], "minLength": 1]
         return [

@@ -1,11 +1,11 @@
 import JSON
 import PushCore
 
-/// Finds the objects of a body that is rejected as a whole because of one of them: a lone surrogate,
-/// `NaN` or too many levels are then that object's error, and its neighbours are stored.
+/// Finds the objects of a body that cannot be parsed because of one of them. A lone surrogate,
+/// `NaN` or too many levels are then the error of that object alone, and the others are stored.
 enum CutBody {
-    /// Whether the objects of a body may be found after this error. A body with too many bytes or values
-    /// stays one error: it is too large, however it is cut.
+    /// Whether the objects of a body may be found after this error. A body with too many bytes or
+    /// values is rejected as a whole, as cutting it does not make it smaller.
     static func isPossible(after error: JSONError) -> Bool {
         switch error.expected {
         case .fewerBytes, .fewerValues: false
@@ -23,7 +23,8 @@ enum CutBody {
     ///   - limit: The maximum number of elements.
     ///   - error: The reason for which the body is rejected as a whole.
     /// - Returns: The range of each element.
-    /// - Throws: `error` if it is not an array or object that ends, or if it has more elements than `limit`.
+    /// - Throws: `error` if the range is not a complete array or object, or has more elements than
+    ///   `limit`.
     static func places(
         _ body: [UInt8],
         in range: Range<Int>? = nil,
@@ -40,7 +41,7 @@ enum CutBody {
         return [whole]
     }
 
-    /// The levels that the pointer to a fault descends: each parses the rest once more.
+    /// The depth to which the pointer to a fault descends. Each level parses the rest once more.
     private static let levelsOfPointer = 4
     /// The size beyond which an object is not searched, as that takes the loop's time.
     private static let searchedBytes = 16 << 10

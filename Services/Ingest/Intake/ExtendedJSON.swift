@@ -31,8 +31,8 @@ enum ExtendedJSON {
             }
             return .array(plain)
         case .object(let members):
-            // Beyond this level the object is refused for its depth; a wrapper may have two levels more than
-            // its value.
+            // An object at a deeper level is refused later for its depth. Two levels more are
+            // allowed here, as a wrapper may have two levels more than its value.
             guard level <= ObjectLimits.levels + 2 else { return value }
             if members.count <= 2, let (name, inside) = members.first(where: { _ in true }),
                 name.utf8.first == UInt8(ascii: "$")
@@ -83,7 +83,8 @@ enum ExtendedJSON {
             return IngestID.canonical(text).map(JSONValue.string)
         case "$date": return date(inside)
         case "$timestamp":
-            // Seconds, and a counter within the second, which a time cannot express.
+            // A timestamp has seconds, and a counter within the second, which is dropped, as a time
+            // cannot express it.
             guard let seconds = inside["t"]?.integer, UInt32(exactly: seconds) != nil,
                 let counter = inside["i"]?.integer, UInt32(exactly: counter) != nil
             else { return nil }

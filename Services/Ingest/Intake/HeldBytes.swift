@@ -2,8 +2,9 @@ import Observability
 
 /// The budget of bytes that all requests hold, from their authentication to their response. Thread-safe.
 ///
-/// An app that holds something may hold four times the free bytes. So one app alone leaves a fifth to the
-/// others, and however many apps hold their share, the next finds some free.
+/// An app may hold at most four times the bytes that are free. So a single app leaves a fifth of
+/// the budget to the others, and the next app always finds free bytes, however many apps hold their
+/// share.
 final class HeldBytes: Sendable {
     /// The bytes of a record beside its key and value: librdkafka's message and headers.
     private static let perRecord = 768
@@ -27,7 +28,7 @@ final class HeldBytes: Sendable {
     /// Makes a request of an app hold `count` bytes instead of `held`. A request is always admitted if
     /// nothing else is held.
     ///
-    /// - Returns: False if there is no capacity; then it still holds `held`.
+    /// - Returns: False if there is no capacity. Then the request still holds `held`.
     func change(_ app: String, from held: Int, to count: Int) -> Bool {
         lock.withLock {
             let (others, own) = unsafe (all - held, (byApp[app] ?? 0) - held)
@@ -55,7 +56,7 @@ final class HeldShare: @unchecked Sendable {
 
     deinit { releaseBytes() }
 
-    /// Holds so many bytes from now on, instead of those held before.
+    /// Holds so many bytes from now on, in place of those that the request held before.
     ///
     /// - Throws: `IntakeRefusal.unavailable` if there is no capacity.
     func hold(_ count: Int) throws(IntakeRefusal) {

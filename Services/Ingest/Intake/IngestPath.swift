@@ -1,8 +1,8 @@
 import Gateway
 import HTTPServer
 
-/// The paths of intake, with and without a superfluous slash: clients that join an address and a path send
-/// such paths, and a redirect would lose the body.
+/// The paths of intake, with and without a superfluous slash. Clients that join an address and a
+/// path send such a slash, and a redirect would lose the body.
 enum IngestPath {
     /// Returns all variants of a pattern.
     static func variants(_ pattern: String) -> [String] {
@@ -43,8 +43,9 @@ enum IngestPath {
     static let oneWay = "what was sent cannot be read, changed or deleted here: POST alone is taken"
     static let allowed = "POST, OPTIONS"
 
-    /// Any header: an event's extensions are headers, and apps add their own to those of Segment's client. To
-    /// browsers, `*` does not include `authorization`; to old ones, it is only a name.
+    /// The headers that a page may send: any, as an event's extensions are headers, and apps add
+    /// their own to those of Segment's client. Known headers are listed beside `*`: browsers do not
+    /// include `authorization` in it, and old browsers read it as the name of a header.
     static let allowedHeaders =
         "authorization, content-type, content-encoding, accept, x-lc-id, x-lc-key, x-lc-sign, apikey,"
         + " api-key, anonymousid, x-retry-count, ce-id, ce-source, ce-type, ce-specversion, ce-time, ce-subject,"

@@ -23,12 +23,12 @@ final class KnownType: Sendable {
     }
 }
 
-/// A cache of the types of apps. Entries may be stale for a few seconds; for ten minutes while the database
-/// is not reachable.
+/// A cache of the types of apps. Entries may be stale for a few seconds, or for ten minutes while
+/// the database is not reachable.
 ///
-/// An app's types are read together, so an undeclared name queries the database no more often than any other.
-/// A declared or widened type is refreshed on the database's notification, or within `lifetime` if that is
-/// missed.
+/// An app's types are read together, so undeclared names do not cause more queries than declared
+/// ones. A declared or widened type is refreshed on the database's notification, or within
+/// `lifetime` if the notification is missed.
 actor IngestTypeCache {
     nonisolated private let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -41,7 +41,7 @@ actor IngestTypeCache {
     private let database: PushDatabase
     private let pool: FairPool
     private let log: Log
-    /// The types by app; a caller has proved a key of its app.
+    /// The types by app. Only the apps of authenticated callers are looked up.
     private let types: Cache<ExactStringMap<KnownType>>
 
     init(_ database: PushDatabase, on loop: EventLoop, log: Log) {
@@ -112,7 +112,8 @@ actor IngestTypeCache {
                 builtIn: nil
             )
         } catch let error as SchemaError {
-            // `put` compiled it, so something else wrote it, or a later version did.
+            // `ingest type put` compiles each schema, so a later version, or something else, wrote
+            // this one.
             log.error(
                 "the schema of a type cannot be used",
                 [.detail: .string(stored.name), .error: .string(error.description)]

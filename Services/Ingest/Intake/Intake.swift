@@ -43,7 +43,7 @@ struct Intake: Sendable {
     let producer: KafkaProducer
     let topics: KafkaTopics
     let held: HeldBytes
-    /// The budget from which the loop reads bodies.
+    /// The budget for the bodies that the loop reads.
     let heldBodies: HeldBytes
     let quota: ObjectQuota
     /// The turns in which apps' objects are checked on the loop.
@@ -73,7 +73,7 @@ struct Intake: Sendable {
         try await types.all(of: caller.appID)
     }
 
-    /// Returns the headers of each object of a type.
+    /// Returns the headers of the record of each object.
     static func headers(app: String, version: Int, receivedAt: Instant) -> [KafkaHeader] {
         [
             KafkaHeader(name: "app", value: app),
@@ -82,7 +82,8 @@ struct Intake: Sendable {
         ]
     }
 
-    /// Writes records to Kafka, and returns once it has all of them. Releases the request's body before that.
+    /// Writes records to Kafka, and returns once Kafka has all of them. Releases the request's body
+    /// first.
     ///
     /// - Parameters:
     ///   - write: The objects, and the records that accompany them.
@@ -90,8 +91,8 @@ struct Intake: Sendable {
     ///   - request: The request that contained them.
     ///   - admitted: The same request, with its charges.
     ///   - answerBytes: The size of the response.
-    /// - Throws: `IntakeRefusal.unavailable` if some may not be written. Then the client sends all of them
-    ///   again, and they are deduplicated by their ids.
+    /// - Throws: `IntakeRefusal.unavailable` if some records may not have been written. Then the
+    ///   client sends all of them again, and they are deduplicated by their ids.
     func write(
         _ write: consuming IntakeWrite,
         objects: Int,
@@ -118,7 +119,7 @@ struct Intake: Sendable {
         let (block, singles) = (write.block, write.singles)
         write = IntakeWrite()
         do {
-            // The producer has the only reference to a block, so that it can release it.
+            // The producer alone refers to the block now, so that it can release it.
             if let block, let error = try await producer.send(block).values.first {
                 return "\(error)"
             }

@@ -4,9 +4,10 @@ import PushCore
 /// The quota of objects of each app, over all loops of the process: a minute's worth at once, then an even
 /// rate. Pure except for its lock; thread-safe.
 ///
-/// A request is charged before its objects are checked, whatever their result: one object when it arrives,
-/// the others when they are counted. A batch is accepted whole while any quota is left, so none is too large
-/// for ever; the excess is owed, at most another minute's worth, so no app is refused for long.
+/// A request is charged before its objects are checked, whatever their result: one object when it
+/// arrives, the others when they are counted. While any quota is left, a batch of any size is
+/// accepted whole, so that no batch is too large for ever. The excess is owed, at most another
+/// minute's worth, so that no app is refused for long.
 final class ObjectQuota: Sendable {
     private struct Bucket {
         var left: Double
@@ -23,8 +24,9 @@ final class ObjectQuota: Sendable {
     ///
     /// - Parameters:
     ///   - app: The app.
-    ///   - count: The total charge of the request; less than before returns the difference.
-    ///   - charged: Its charge before.
+    ///   - count: The new total charge of the request. If it is lower than before, the difference
+    ///     is returned.
+    ///   - charged: The request's charge before.
     ///   - limit: Objects a minute; 0: no limit.
     ///   - now: The monotonic clock's time.
     /// - Returns: `nil`, or the seconds to wait until some quota is left.

@@ -21,8 +21,8 @@ struct RefusedObject: Error, Equatable, Sendable {
 enum ObjectLimits {
     static let bytes = 256 << 10
     static let levels = 32
-    /// The depth of a whole body. It is larger than an object's, so that an object between the two is refused
-    /// alone.
+    /// The depth of a whole body. It is larger than that of an object, so that only the object is
+    /// refused if its depth is between the two.
     static let levelsOfBody = 512
     static let valuesOfBody = 200_000
     static let objects = 1000
@@ -40,7 +40,8 @@ struct ObjectReader {
 
     /// - Parameters:
     ///   - value: The object as sent.
-    ///   - missingID: The id of an object without one; `nil`: it is refused.
+    ///   - missingID: Returns the id for an object without one. If it returns `nil`, the object is
+    ///     refused.
     /// - Returns: The object to store.
     /// - Throws: `RefusedObject`.
     func read(
@@ -103,7 +104,8 @@ struct ObjectValidator {
     }
 
     private var path: [Step] = []
-    /// The digits that short numbers gain when they are stored: `jsonb` has no exponents.
+    /// The digits of numbers as they are stored: `jsonb` has no exponents, so short numbers may get
+    /// longer.
     private var digits = 0
     private static let maximumDigits = 128 << 10
     /// The limit of one number. Twice the digits of a double.

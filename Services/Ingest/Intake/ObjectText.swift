@@ -3,9 +3,9 @@ import PushCore
 
 /// The properties of an object's JSON that are known without making a value of it.
 enum ObjectText {
-    /// Returns a lower bound of its bytes in compact form: brackets, commas, colons and quotes, and one for
-    /// each other value. The contents of strings are left out, as few bytes of a string may be many of its
-    /// escapes.
+    /// Returns a lower bound of its bytes in compact form: brackets, commas, colons and quotes, and
+    /// one byte for each other value. The contents of strings do not count, as an escape has more
+    /// bytes than the character that it stands for.
     static func leastBytes(_ text: ArraySlice<UInt8>) -> Int {
         var count = 0
         var isInString = false

@@ -97,9 +97,9 @@ struct NativeBatch: Sendable {
         guard !places.isEmpty else { throw Self.empty() }
     }
 
-    /// Returns one object; one that is not JSON is a refused object.
+    /// Returns one object, or a refusal if it is not JSON.
     ///
-    /// - Throws: 413 once the objects so far have too many values.
+    /// - Throws: 413 once the objects up to this one have too many values.
     mutating func object(_ index: Int) throws -> Result<JSONValue, RefusedObject> {
         isCut ? try cutObject(places[index]) : element(places[index])
     }
@@ -111,7 +111,8 @@ struct NativeBatch: Sendable {
         }
         do throws(JSONError) {
             let value = try ObjectText.value(text)
-            // Serialized again it may be longer or shorter; this is skipped if that cannot matter.
+            // An object may get longer when it is serialized again. It is measured only if it could
+            // exceed the limit.
             if body.count > ObjectLimits.bytes, text.count > ObjectLimits.bytes / 8,
                 value.bytes.count > ObjectLimits.bytes
             {

@@ -7,10 +7,11 @@ import Kafka
 import PushCore
 import PushEvents
 
-/// Carillon's own intake, `/v1/ingest/<type>`: one object, an array, or one object a line. Its response names
-/// the accepted and the refused objects, so that a device knows which it may forget.
+/// Carillon's own intake, `/v1/ingest/<type>`: one object, an array, or one object a line. The
+/// response names the accepted and the refused objects, so that a device knows which ones it may
+/// delete.
 ///
-/// One value a loop.
+/// Each loop has one instance.
 struct NativeSurface: Surface {
     let intake: Intake
 

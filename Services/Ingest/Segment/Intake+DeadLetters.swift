@@ -9,8 +9,8 @@ extension Intake {
     /// The source that dead letters of items state; a replay goes through intake again.
     static let source = "http:" + SegmentSurface.batch
 
-    /// Below the default limit of Kafka's brokers: the batch of a dead letter that no broker accepts would be
-    /// sent again for ever.
+    /// The limit of a dead letter, below the default limit of Kafka's brokers. If no broker
+    /// accepted a dead letter, its client would send the batch again for ever.
     private static let maximumLetterBytes = 900_000
 
     /// Returns the bytes of an item without the write key, which must not be readable.
@@ -20,7 +20,7 @@ extension Intake {
         return JSONValue.object(object).bytes
     }
 
-    /// Returns the record of an item that is not valid; `nil` is content that must not be stored.
+    /// Returns the record of an invalid item. `content` is `nil` if it must not be stored.
     func deadLetter(
         _ content: [UInt8]?,
         _ refused: RefusedObject,

@@ -3,24 +3,26 @@ import JSON
 
 /// The items of one request of Segment's, as ranges of its body. Each is parsed on access and not cached.
 struct SegmentBatch: Sendable {
-    /// More than the valid items that a body can contain: an invalid item becomes a dead letter.
+    /// The limit of items. A body cannot contain as many valid items; invalid ones become dead
+    /// letters.
     private static let maximumItems = 20_000
 
     private let body: [UInt8]
     private let places: [Range<Int>]
     /// `context`, `integrations` and `sentAt` of the batch, which apply to each of its items.
     private let shared: JSONObject
-    /// The bytes that they add to all items together.
+    /// The bytes that the shared fields add to all items together.
     let sharedBytes: Int
     private static let maximumSharedBytes = 1 << 20
 
-    /// Objects of the batch that are merged into those of each item, member by member.
+    /// Shared fields that are objects: their members are added to the object of each item.
     private static let completed = ["context", "integrations"]
     private static let sharedNames = completed + ["sentAt"]
 
     var count: Int { places.count }
 
-    /// Finds the items. `kind` is that of a single call, which is the whole body.
+    /// Finds the items. `kind` is `nil` for a batch, or the kind of a single call, whose body is
+    /// the item.
     ///
     /// - Throws: 400 if it is neither a batch nor a call, 413 if it has more items than a valid batch can
     ///   have.
@@ -97,7 +99,8 @@ struct SegmentBatch: Sendable {
         }
     }
 
-    /// Finds the items of a body of which one cannot be parsed, so that the error is that item's alone.
+    /// Finds the items of a body that cannot be parsed because of one of them, so that only this
+    /// item fails.
     private static func cut(
         _ body: [UInt8],
         _ kind: SegmentItem.Kind?,
@@ -112,7 +115,8 @@ struct SegmentBatch: Sendable {
         }
         var shared: JSONObject = [:]
         for member in members where sharedNames.contains(member.key) {
-            // A field that applies to all items cannot be omitted from them.
+            // If a shared field cannot be parsed, the whole batch fails, as the field applies to
+            // all items.
             shared[member.key] = try ObjectText.value(body[member.value])
         }
         return (0..<0, batch, shared)
@@ -121,7 +125,7 @@ struct SegmentBatch: Sendable {
     /// Returns one item, or why it cannot be parsed.
     func item(_ index: Int) -> Result<JSONValue, RefusedObject> {
         let text = body[places[index]]
-        // It is not parsed at all: that takes the loop's time.
+        // An item that is too large is not parsed, as parsing takes the loop's time.
         if text.count > SegmentItem.maximumBytes,
             ObjectText.leastBytes(text) > SegmentItem.maximumBytes
         {

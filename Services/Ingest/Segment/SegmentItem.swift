@@ -30,14 +30,15 @@ struct SegmentItem: Sendable {
     /// The object as sent, with its `_id`.
     let object: JSONObject
 
-    /// Parses an item. `kind` is that of a single call, whose path states it.
+    /// Parses an item. `kind` is the kind of a single call, as its path states; `nil` in a batch.
     ///
     /// - Throws: `RefusedObject` if the item is invalid.
     init(_ value: JSONValue, _ kind: Kind?) throws(RefusedObject) {
         guard case .object(var object) = value else {
             throw RefusedObject(pointer: "", reason: "must be an object")
         }
-        // Browsers send it with each call; the key must not be readable.
+        // Browsers send the write key with each call. It must not be stored, where others could
+        // read it.
         object["writeKey"] = nil
         if let kind {
             object["type"] = .string(kind.rawValue)

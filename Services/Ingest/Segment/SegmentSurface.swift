@@ -10,15 +10,15 @@ import PushEvents
 /// The intake of Segment's and RudderStack's clients: batches and single calls. Success means accepted; an
 /// invalid item becomes a dead letter, and the others are processed.
 ///
-/// Its clients drop requests that are answered with 400, 401, 403 or 413, or redirected; they repeat them
-/// after a 429 with `Retry-After`. One value a loop.
+/// Its clients drop a request that is redirected, or answered with 400, 401, 403 or 413. They
+/// repeat a request after a 429 with `Retry-After`. Each loop has one instance.
 struct SegmentSurface: Surface {
     let intake: Intake
 
     static let batch = "/v1/batch"
     /// The limit that clients apply: 500 KB, decompressed.
     static let maximumBodyBytes = 500 * 1024
-    /// The shortest time that such clients wait.
+    /// The shortest time for which such clients wait.
     private static let retryAfterSeconds = "2"
 
     /// Batches, single calls, and the names that mobile and browser clients use. Clients for Ruby, Java and
@@ -197,7 +197,8 @@ struct SegmentSurface: Surface {
                 objects += 1
             } catch {
                 intake.metrics.refused(.segmentItem)
-                // With the shared fields of its batch, so that it is complete when it is replayed.
+                // The item gets the shared fields of its batch, so that it is complete when it is
+                // replayed.
                 let item = (try? call.get()).map { item in
                     item.object.map { .object(batch.completed($0)) } ?? item
                 }

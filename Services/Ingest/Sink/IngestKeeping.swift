@@ -29,7 +29,7 @@ func ingestKeeping(
                 [.count: .integer(report.partitionsDropped + report.rowsDeleted)]
             )
         }
-        // While a round leaves old rows, the next one comes sooner.
+        // After a round that may have left expired rows, the next round follows soon.
         return report.rowsDeleted >= 50_000 ? .seconds(2) : .seconds(600)
     }
 }

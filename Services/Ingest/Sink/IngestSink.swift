@@ -10,8 +10,9 @@ import Storage
 
 /// Stores each object that devices have sent once in Postgres.
 ///
-/// A record is finished only when it is committed, was stored before, is about an erased subject, or is a
-/// dead letter. One batch at a time: the first object of an id stays.
+/// A record is finished only when it is committed, was stored before, is about an erased subject,
+/// or is a dead letter. Batches are stored one at a time, so that of several objects with one id
+/// the first stays.
 actor IngestSink {
     private nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -54,12 +55,12 @@ actor IngestSink {
         )
     }
 
-    /// - Returns: The records that can never be stored; `nil` if a stop came first.
+    /// - Returns: The records that can never be stored; `nil` if the service stopped before.
     func store(_ records: [KafkaRecord]) async -> [DeadLetterWriter.Unusable]? {
         await listen()
         var unusable: [DeadLetterWriter.Unusable] = []
         var waiting = records
-        // The second round is for types that have changed since they were looked up.
+        // The second round looks the types up again, as some may have changed since.
         for round in 0..<2 where !waiting.isEmpty {
             if round > 0 { types.forget() }
             guard let known = await look(for: waiting) else { return nil }
@@ -82,8 +83,8 @@ actor IngestSink {
         return unusable
     }
 
-    /// Looks types up again once they are declared. A missed notification delays that until the cache
-    /// expires.
+    /// Subscribes to changes of types, so that a declared type is looked up again at once. If a
+    /// notification is missed, this happens when the cache expires.
     private func listen() async {
         guard !isListening else { return }
         do {
@@ -96,7 +97,7 @@ actor IngestSink {
         }
     }
 
-    /// - Returns: The known types of these records; `nil` if a stop came first.
+    /// - Returns: The known types of these records; `nil` if the service stopped before.
     private func look(for records: [KafkaRecord]) async -> SinkTypeCache.Known? {
         let names = records.compactMap(reader.type)
         return await retry.untilDone {
@@ -107,8 +108,8 @@ actor IngestSink {
         }
     }
 
-    /// Stores records; a batch that is refused for the values of one of them is halved until that one is
-    /// alone.
+    /// Stores records. If the values of one record make its batch fail, the batch is halved until
+    /// that record is alone.
     ///
     /// - Returns: The records whose app no longer has such a type; `nil` if a stop came first.
     private func store(
@@ -164,7 +165,7 @@ func sinkParts(
         common,
         maximumBatch: 4000,
         maximumOutstanding: 16_000,
-        // With many topics, each replica must have its share of every one.
+        // There are many topics, and each replica must get its share of every topic.
         assignment: .even,
         in: service.runtime
     )

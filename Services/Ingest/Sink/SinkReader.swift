@@ -5,13 +5,13 @@ import Kafka
 import PushCore
 import PushEvents
 
-/// Reads from a record of objects what the sink needs; the object itself is stored as it came.
+/// Reads the fields of a record that the sink needs. The object itself is stored as received.
 struct SinkReader: Sendable {
     let topics: KafkaTopics
 
     /// The earliest time of receipt: 2020-01-01.
     private static let earliest = Instant(milliseconds: 1_577_836_800_000)
-    /// The most by which the clock of a receiver may be ahead of ours.
+    /// The time by which a receiver's clock may be ahead of ours.
     private static let clockDifference: Int64 = 3_600_000
 
     /// Returns the app and the type's name; `nil` if no app is named.
@@ -65,7 +65,8 @@ struct SinkReader: Sendable {
         record.headers.first { $0.name == name }.map { String(decoding: $0.value, as: UTF8.self) }
     }
 
-    /// Returns the header's time, else the record's, if it is plausible; else now.
+    /// Returns the time in the header, or else the record's, if it is plausible; otherwise the
+    /// present.
     private func receivedAt(_ record: KafkaRecord, now: Instant) -> Instant {
         let latest = now.adding(milliseconds: Self.clockDifference)
         let told = header("received.at", record).flatMap(Instant.init(iso8601:))

@@ -1,6 +1,6 @@
 /// The rights of a shared access key; each includes those before it.
 enum AzureRight: Sendable {
-    /// Register a device, and read its registration.
+    /// The right to register a device and to read its registration.
     case listen
     case send
     case manage

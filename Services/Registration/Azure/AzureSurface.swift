@@ -9,8 +9,8 @@ import Storage
 /// Azure Notification Hubs' REST API at the root of the host, `/{hub}/…`: a hub is an app, and its name is
 /// the app's id in any case.
 ///
-/// `DefaultListenSharedAccessSignature` is the app key, `DefaultFullSharedAccessSignature` the master
-/// key. One value a loop, over that loop's database.
+/// `DefaultListenSharedAccessSignature` is the app key, `DefaultFullSharedAccessSignature` the
+/// master key. Each loop has one instance, which uses the loop's database.
 struct AzureSurface: Surface {
     let database: PushDatabase
     let pushes: PushOperations
@@ -37,7 +37,7 @@ struct AzureSurface: Surface {
         installationRoutes + registrationRoutes + messageRoutes + feedbackRoutes + refusals
     }
 
-    /// Bulk jobs: a clear "not supported", which clients do not retry.
+    /// Routes of bulk jobs: all of them answer "not supported", an error that clients do not retry.
     private var refusals: [SurfaceRoute] {
         ["jobs", "jobs/:id"].flatMap { path in
             [HTTPMethod.get, .post, .put, .delete, .patch].flatMap { method in
@@ -74,7 +74,7 @@ struct AzureSurface: Surface {
         }
     }
 
-    /// The headers that must not be repeated: of two values, neither is certain.
+    /// The headers that a request must not repeat, as it would be unclear which value counts.
     private static let singleHeaders = [
         "Authorization", "ServiceBusNotification-Format", "ServiceBusNotification-Tags",
         "ServiceBusNotification-DeviceHandle", "ServiceBusNotification-ScheduleTime",
@@ -120,7 +120,8 @@ extension Caller {
 }
 
 extension HTTPServerRequest {
-    /// Whether a query parameter is present and not off: `?direct` and `?direct=true`.
+    /// Whether a query parameter is present, and not `false` or `0`: `?direct` and `?direct=true`
+    /// are on.
     func isSwitchedOn(_ name: String) -> Bool {
         guard let value = queryValue(name) else { return false }
         return !["false", "0"].contains(value.lowercased())

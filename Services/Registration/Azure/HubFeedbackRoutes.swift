@@ -20,7 +20,7 @@ extension AzureSurface {
                 "\(request.outsideBase)/\(hub)/feedback?se=\(expiry)&sig=\(signature)"
             )
         } + [
-            // The URL is its own credential, as that of the original's container is.
+            // The URL contains its credential, like the URL of the container in Azure's feedback.
             SurfaceRoute(
                 .get,
                 "/:hub/feedback",
@@ -37,14 +37,14 @@ extension AzureSurface {
     private static let feedbackLifetime: Int64 = 3600
     private static let feedbackPage = 10_000
 
-    /// Signs the name of a hub, which is the same in any case, and the expiry.
+    /// Signs the folded name of a hub, as its case does not matter, and the expiry.
     private static func signature(hub: String, expiry: String, key: String) -> String {
         let message = Array("carillon feedback\n\(AppID.folded(hub))\n\(expiry)".utf8)
         return Base64.encodeURL(hmacSHA256(key: Array(key.utf8), message))
     }
 
-    /// Returns the proof of a URL that was issued to the master key: any client that has it may read. The
-    /// gateway counts guesses and audits readers.
+    /// Returns the proof that the URL was issued to a caller with the master key. Any client that
+    /// has the URL may read the feedback. The gateway counts wrong signatures and audits reads.
     private static func feedbackProof(_ request: HTTPServerRequest) throws(AzureError) -> Proof {
         let hub = request.pathParameters["hub"] ?? ""
         let expiry = request.queryValue("se") ?? ""

@@ -8,7 +8,7 @@ enum HubPlatform: String, Sendable {
 
     init?(name: String) { self.init(rawValue: name.lowercased()) }
 
-    /// The provider of ours that reaches it; `nil` if none does.
+    /// The provider through which Carillon reaches the platform; `nil` without one.
     var provider: Platform? {
         switch self {
         case .apns: .apns
@@ -138,8 +138,8 @@ struct HubInstallation: Equatable, Sendable {
         return text
     }
 
-    /// Validates the whole installation, whatever its source. The headers of templates that were stored
-    /// `before` were validated then.
+    /// Validates the whole installation, from any source. Tags and headers that are unchanged since
+    /// `before`, the stored installation, are not validated again.
     func check(before: HubInstallation? = nil) throws(AzureError) {
         try check(channel, isTile: false, before: before?.channel)
         guard secondaryTiles.count <= Self.maximumTiles else {
@@ -196,7 +196,8 @@ struct HubInstallation: Equatable, Sendable {
         }
     }
 
-    /// Refuses headers that would not be sent to the push service here, where the client reads the response.
+    /// Refuses headers that would not be sent to the push service. Here the client still sees
+    /// the error.
     private func check(headers: JSONObject, of template: String) throws(AzureError) {
         var known: ExactStringSet = []
         for (name, value) in headers {
@@ -224,8 +225,8 @@ struct HubInstallation: Equatable, Sendable {
         }
     }
 
-    /// Whether the platform has this header, in lower case. If no headers are sent, as in Google's messages,
-    /// any is stored.
+    /// Whether a template for the platform may have this header, in lower case. Platforms that are
+    /// sent no headers, such as Google's, accept every header, which is only stored.
     private func takes(header name: String) -> Bool {
         switch platform {
         case .apns:
@@ -237,7 +238,8 @@ struct HubInstallation: Equatable, Sendable {
         }
     }
 
-    /// Validates tags. A channel name of another surface's client may stay; no tag expression matches it.
+    /// Validates tags. A stored channel name of another surface may stay, although no tag
+    /// expression matches it.
     private static func check(tags: [String], before: [String]) throws(AzureError) {
         guard tags.count <= maximumTags else {
             throw AzureError("tags holds more than \(maximumTags) tags")
@@ -295,8 +297,8 @@ struct HubInstallation: Equatable, Sendable {
 
     // MARK: In an installation of ours
 
-    /// Reads the part of an installation that Azure's clients see. One of another surface has a platform,
-    /// too.
+    /// Reads the part of an installation that Azure's clients see. An installation of another
+    /// surface gets a platform, too: by its provider or its device type.
     init(_ installation: Installation) {
         let kept = installation.fields[HubTemplate.field]?.object ?? [:]
         id = installation.installationID ?? installation.objectID
@@ -331,7 +333,7 @@ struct HubInstallation: Equatable, Sendable {
         registration = HubRegistration(kept: kept["registration"])
     }
 
-    /// Writes it into the fields of an installation; the fields of other surfaces stay.
+    /// Writes this part into the fields of an installation; the fields of other surfaces stay.
     ///
     /// - Returns: The names of the fields that it set.
     func write(to object: inout JSONObject, provider: Platform?) -> ExactStringSet {
@@ -361,7 +363,7 @@ struct HubInstallation: Equatable, Sendable {
         )
     }
 
-    /// The fields that say how a device is reached.
+    /// The fields with the provider and the address of a device.
     static let routeFields: ExactStringSet = [
         "deviceType", "deviceToken", "registrationId", "subscriptionUri", "pushType",
     ]
@@ -377,7 +379,7 @@ struct HubInstallation: Equatable, Sendable {
         if platform.provider == nil { kept["pushChannel"] = channel.pushChannel }
         if let expirationTime { kept["expirationTime"] = .string(expirationTime) }
         if let registration { kept["registration"] = registration.kept }
-        // Indexed only if the time can come.
+        // Only a time that can come is indexed; a far one means "never".
         if let expiresAt, expiresAt < Self.farFuture {
             kept["expiresAt"] = .integer(expiresAt.milliseconds)
         }
@@ -406,7 +408,7 @@ struct HubInstallation: Equatable, Sendable {
 }
 
 extension HubChannel {
-    /// Parses a channel. `path` is that of the object in the body, with a point at its end.
+    /// Parses a channel. `path` is the path of the object in the body, with a dot at its end.
     init(_ object: JSONObject, in path: String) throws(AzureError) {
         let object = object.filtered
         guard let pushChannel = object["pushChannel"] else {

@@ -113,13 +113,13 @@ extension AzureSurface {
         return try await database.installations.query(app: app, filter, limit: 1).first
     }
 
-    /// Saves an installation. `make` gets the stored installation, under its lock, and returns it with the
-    /// part that Azure's clients see. Only a caller that names a channel takes it over from its present
-    /// owner.
+    /// Saves an installation. `make` gets the stored installation, under its lock, and returns it
+    /// with the part that Azure's clients see. If another installation has the channel, it loses
+    /// the channel only to a caller that names it.
     ///
     /// - Parameters:
-    ///   - expected: The result of `make`, except for concurrent changes: the names of its templates are
-    ///     recorded, its id and its channel are locked.
+    ///   - expected: The result of `make` if nothing changes concurrently. The names of its
+    ///     templates are recorded, and its id and its channel are locked.
     ///   - caller: The app's caller.
     ///   - namesChannel: Whether the caller names the channel.
     ///   - make: May be called again.
@@ -136,7 +136,7 @@ extension AzureSurface {
         try await know(expected.channel.templates.map(\.name), caller)
         var object: JSONObject = [:]
         _ = expected.write(to: &object, provider: nil)
-        // A template shares its channel with others, and takes it over from none.
+        // A template shares its channel with other installations, and does not take it from them.
         let isTemplateOnly = expected.registration?.isTemplate ?? false
         if !namesChannel || isTemplateOnly { object = ["installationId": .string(expected.id)] }
         let keys = try Installation.Keys(object)
@@ -172,8 +172,8 @@ extension AzureSurface {
         return kept.installation
     }
 
-    /// - Throws: `AzureError` 403 if the hub has reached its limit of template names. An app key, which every
-    ///   phone has, fills only a part of it.
+    /// - Throws: `AzureError` 403 if the hub has reached its limit of template names. The limit is
+    ///   lower for the app key, as every phone has that key.
     private func know(_ names: [String], _ caller: Caller) async throws {
         guard !names.isEmpty else { return }
         let limit =

@@ -19,9 +19,10 @@ struct HubMessage: Equatable, Sendable {
             }
         }
 
-        /// The condition on its platform's installations; `nil`: all of them. A backend that sends both of
-        /// Google's formats means each device once: a device that registered for `gcm` (or `fcm`, its later
-        /// name) gets that format, and every other, of any surface, gets `fcmv1`, as it is read back here.
+        /// The condition on its platform's installations; `nil`: all of them. A backend that sends
+        /// both of Google's formats expects that each device gets one of them. So devices that
+        /// registered as `gcm`, or as `fcm`, its later name, get `gcm`; all other devices, of any
+        /// surface, get `fcmv1`.
         fileprivate var condition: JSONObject? {
             let legacy = [HubPlatform.gcm, .fcm].map { JSONValue.string($0.rawValue) }
             let platform = HubTemplate.field + ".platform"
@@ -50,7 +51,7 @@ struct HubMessage: Equatable, Sendable {
     /// - Parameters:
     ///   - headers: The request's headers.
     ///   - body: The notification.
-    ///   - contentType: The notification's content type; `nil`: that of the headers.
+    ///   - contentType: The notification's content type; `nil`: the one in the headers.
     ///   - now: The time.
     /// - Throws: `AzureError` 400, 413, or 501 for a format that is not supported.
     init(
@@ -91,8 +92,8 @@ struct HubMessage: Equatable, Sendable {
         }
     }
 
-    /// Returns the named format. The Java SDK names none if the app sets its own headers: then a header of a
-    /// push service decides, or the payload's `aps`.
+    /// Returns the format that the header names. The Java SDK omits that header if the app sets its
+    /// own: then a header of a push service decides, or an `aps` in the payload.
     private static func format(
         _ headers: HTTPHeaders,
         _ body: [UInt8]
@@ -148,8 +149,8 @@ struct HubMessage: Equatable, Sendable {
         return text
     }
 
-    /// Returns the content for APNs. Each device gets its own `apns-id`, the same on every attempt: one for
-    /// all devices would identify none.
+    /// Returns the content for APNs. Each device gets its own `apns-id`, the same on every attempt:
+    /// an id that all devices share would not identify a notification.
     private static func apple(
         _ headers: HTTPHeaders,
         _ body: [UInt8]
@@ -253,13 +254,15 @@ extension HubMessage {
     /// The prefix of all sources of this surface.
     static let source = "carillon/azure"
 
-    /// Returns the push requests of a send: one push, or one for each name of a template.
+    /// Returns the push requests of a send: one for a message of one platform; for a template one
+    /// for each name.
     ///
     /// - Parameters:
-    ///   - audience: The audience; for a template each push selects its own devices from it.
+    ///   - audience: The audience. For a template, each push selects from it the devices that have
+    ///     the name.
     ///   - time: The time of the send; `nil`: at once.
     ///   - names: The template names of the app's devices.
-    /// - Returns: One for a message of one platform, at least one for a template.
+    /// - Returns: At least one request.
     func requests(
         to audience: HubAudience,
         at time: Instant?,
@@ -288,7 +291,7 @@ extension HubMessage {
             }
             return [Request(source: "\(Self.source)/\(format.rawValue)", object: object)]
         case .properties(let properties):
-            // A send without any device has a ledger all the same.
+            // A send that selects no device is stored all the same, as clients read its ledger.
             if names.isEmpty {
                 object.removeValue(forKey: "tags")
                 object["installations"] = []

@@ -21,7 +21,7 @@ extension AzureSurface {
             + on(.delete, "schedulednotifications/:id", .send) { try await cancel($0, $1) }
     }
 
-    /// A message, and the tokens of a full batch.
+    /// The limits of a full batch: a message and its tokens.
     private static let maximumBatchBytes = 5 * 1024 * 1024
     private static let maximumBatchTokens = 1000
     private static let maximumTestDevices = 10
@@ -238,8 +238,8 @@ extension AzureSurface {
         return try await database.hubTemplates.names(app: caller.appID)
     }
 
-    /// Accepts the pushes of one send together. A repeat of a recent send, recognized by the client's request
-    /// id, is that send.
+    /// Accepts the pushes of one send together. A repeat of a recent send, recognized by the
+    /// client's request id, returns the pushes of that send.
     private func accept(
         _ message: HubMessage,
         to audience: HubAudience,
@@ -274,7 +274,7 @@ extension HTTPServerRequest {
         return tags
     }
 
-    /// Returns an absolute URL, whose third and last segments clients read.
+    /// Returns an absolute URL. Clients read its third and its last segment.
     func location(_ collection: String, _ id: String) -> String {
         let version = queryValue("api-version") ?? ""
         let isPlain =
@@ -284,11 +284,12 @@ extension HTTPServerRequest {
             + (isPlain ? version : "2015-01")
     }
 
-    /// Returns the id of a send. If the client gives its request an id, which a repeat has too, the same
-    /// request is the same send; a request with any difference is another one.
+    /// Returns the id of a send. If the client sends a request id, which it repeats on a retry,
+    /// equal requests get the same id, and requests with any difference get different ones.
     ///
-    /// - Returns: `own`, which is valid for a span of time, and the ids of the neighbouring spans, in order:
-    ///   a send and its repeat may fall on both sides of a boundary.
+    /// - Returns: `own`, the id for the current span of time, and `neighbours`, the ids for the
+    ///   span before, this one and the next, as a send and its retry may be on both sides of a
+    ///   boundary.
     fileprivate func notificationIDs(
         app: String,
         now: Instant

@@ -3,17 +3,18 @@ import JSON
 import PushCore
 import XML
 
-/// The data of a registration beside its installation: Azure's older model, one channel with tags, or one
-/// channel with tags and one template.
+/// The data that a registration has beside its installation. Registrations are Azure's older model:
+/// one channel with tags, or one channel with tags and one template.
 struct HubRegistration: Equatable, Sendable {
     /// Changes with each write.
     var eTag: Int64 = 0
-    /// Whether it is for template sends only; a native one is reached like an installation.
+    /// Whether it is for template sends only. A native registration is reached like an
+    /// installation.
     var isTemplate = false
     var templateName: String?
 
-    /// The name under which each registration stores its template. One name for all of them: a send
-    /// is one push for each name.
+    /// The name under which every registration stores its template. They share one name, as a send
+    /// makes one push for each name.
     static let template = "registration"
 
     /// The stored form.
@@ -173,7 +174,7 @@ extension HubInstallation {
             }
             headers[name] = .string(header.value("Value") ?? "")
         }
-        // The iOS SDK's own element for the priority.
+        // The iOS SDK has its own element for the priority.
         let names = headers.map { $0.key.lowercased() }
         if platform == .apns, !names.contains("apns-priority"),
             let priority = description.value("Priority")
@@ -208,7 +209,7 @@ extension Substring {
 
 // MARK: For clients
 
-/// One registration in lists and reads: an own one, or a part of an installation.
+/// One registration in lists and reads: a stored one, or one that shows a part of an installation.
 struct HubRegistrationEntry: Equatable, Sendable {
     let id: String
     let eTag: Int64
@@ -224,10 +225,10 @@ struct HubRegistrationEntry: Equatable, Sendable {
     /// The prefix of ids of registrations that show parts of an installation.
     static let installationPrefix = "i-"
 
-    /// Returns one entry for a registration; for an installation one for itself and one for each of its
-    /// templates.
+    /// Returns one entry for a registration. For an installation, returns one for itself and one
+    /// for each of its templates.
     ///
-    /// - Returns: Empty for a platform that registrations do not support, and without a channel.
+    /// - Returns: Empty if registrations do not support the platform, or if there is no channel.
     static func entries(of installation: Installation) -> [HubRegistrationEntry] {
         let kept = HubInstallation(installation)
         guard kept.platform.registrationName != nil,
@@ -280,7 +281,7 @@ struct HubRegistrationEntry: Equatable, Sendable {
             }
     }
 
-    /// Weak, like those of the original service.
+    /// The ETag, which is weak, like those of Azure.
     var entityTag: String { "W/\"\(eTag)\"" }
 
     private static let atom = "http://www.w3.org/2005/Atom"
@@ -307,7 +308,8 @@ struct HubRegistrationEntry: Equatable, Sendable {
             + "</content></entry>"
     }
 
-    /// The elements in the order of .NET's data contract, which ignores one that comes late.
+    /// The elements in the order of .NET's data contract, which ignores an element at a later
+    /// place.
     private var elements: String {
         var xml =
             AzureXML.element("ETag", "\(eTag)")
@@ -319,7 +321,7 @@ struct HubRegistrationEntry: Equatable, Sendable {
         }
         xml += AzureXML.element(platform.handleName ?? "", channel)
         guard let template else { return xml }
-        // A section cannot contain its own end.
+        // A CDATA section cannot contain its own end.
         let body = AzureXML.representable(template.body)
             .replacing("]]>", with: "]]]]><![CDATA[>")
         xml += "<BodyTemplate><![CDATA[\(body)]]></BodyTemplate>"
@@ -332,7 +334,7 @@ struct HubRegistrationEntry: Equatable, Sendable {
     }
 
     private func headers(_ template: HubChannel.Template) -> String {
-        // .NET requires this one.
+        // .NET requires this element for WNS, even if it is empty.
         guard let all = platform.headersName, !template.headers.isEmpty || platform == .wns else {
             return ""
         }

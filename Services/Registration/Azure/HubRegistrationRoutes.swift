@@ -23,7 +23,8 @@ extension AzureSurface {
             }
     }
 
-    /// SDKs of phones write the collection with a capital.
+    /// Returns the routes of a path under both spellings of the collection: SDKs of phones write it
+    /// with a capital.
     private func onRegistrations(
         _ method: HTTPMethod,
         _ path: String,
@@ -44,8 +45,8 @@ extension AzureSurface {
 
     // MARK: One
 
-    /// Returns a random id: a client that has it may write and read the registration, so it cannot be
-    /// guessed.
+    /// Returns a random id that cannot be guessed: a client that has it may write and read the
+    /// registration.
     private static func makeRegistrationID() -> String {
         func number() -> UInt64 { randomBytes(8).reduce(0) { $0 << 8 | UInt64($1) } >> 1 }
         return "\(number())-\(number())-1"
@@ -190,8 +191,8 @@ extension AzureSurface {
 
     // MARK: Lists
 
-    /// Lists registrations: by channel for a client that has it, else for the full key only, as a list shows
-    /// every phone.
+    /// Lists registrations. With the app key, a client lists those of a channel that it names; only
+    /// the full key lists all, as that list shows every phone.
     private func listRegistrations(
         _ request: HTTPServerRequest,
         _ caller: Caller
@@ -223,7 +224,7 @@ extension AzureSurface {
             }
             return try await page(.condition(expression.condition()), request, caller) { _ in true }
         }
-        // A template's tags are stored beside the device's.
+        // A template's tags are stored separately from the device's tags.
         var arms = [expression.condition()]
         arms.append(
             .field(
@@ -261,7 +262,7 @@ extension AzureSurface {
             try request.query("continuationtoken").map(ListPlace.init(token:)) ?? ListPlace()
         var entries: [HubRegistrationEntry] = []
         var next: ListPlace?
-        // A page of rows without a match must not end the list.
+        // A page of rows may contain no match, and does not end the list.
         while next == nil {
             let rows = try await database.installations.registrations(
                 app: caller.appID,
@@ -281,7 +282,7 @@ extension AzureSurface {
                 if next != nil { break }
             }
             guard rows.count > limit, let last = rows.last else { break }
-            // The last row is read again, with all its entries skipped.
+            // The next page begins with the last row again, and skips all its entries.
             place = ListPlace(objectID: last.objectID, skipped: .max)
         }
         let base = request.registrationsBase
@@ -348,7 +349,7 @@ enum ETagMatch: Equatable {
 struct RegistrationFilter: Equatable {
     private let handleName: String
     let platforms: [Platform]
-    /// The possible spellings of stored tokens.
+    /// The spellings under which the token may be stored.
     let tokens: [String]
 
     /// Parses `DeviceToken eq 'AB'`. Property names are matched in any case.
@@ -389,10 +390,10 @@ struct RegistrationFilter: Equatable {
 /// The position in a list.
 struct ListPlace: Equatable {
     var objectID = ""
-    /// The number of registrations of that row that were read.
+    /// The number of registrations of that row that earlier pages contain.
     var skipped = 0
 
-    /// The token in a query, without escapes: clients do not escape it.
+    /// The token of the next page, in an alphabet without escapes, as clients do not escape it.
     var token: String { Base64.encodeURL(Array("\(skipped) \(objectID)".utf8)) }
 
     init() {}

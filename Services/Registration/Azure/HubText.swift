@@ -1,13 +1,14 @@
-/// Bodies in other charsets than UTF-8, which all other code here requires.
+/// Converts bodies in other charsets to UTF-8, which all other code here requires.
 enum HubText {
     /// Converts a body to UTF-8. A body that is valid UTF-8 stays unchanged, whatever its label says: some
     /// clients label UTF-8 as ISO-8859-1.
     ///
     /// - Parameters:
     ///   - body: The body as sent.
-    ///   - contentType: Names the charset; without one the XML declaration does.
-    /// - Returns: The body in UTF-8, with an XML declaration that agrees; `body` itself in a charset
-    ///   that is not supported.
+    ///   - contentType: The content type, which names the charset. Otherwise the XML declaration
+    ///     does.
+    /// - Returns: The body in UTF-8, with an XML declaration that says so; the unchanged `body` if
+    ///   its charset is not supported.
     static func utf8(_ body: [UInt8], contentType: String?) -> [UInt8] {
         guard String(validating: body, as: UTF8.self) == nil else { return body }
         let declared = xmlEncoding(body)
@@ -17,7 +18,7 @@ enum HubText {
         guard let charset, latin1.contains(charset.lowercased()) else { return body }
         var bytes = body
         if let declared { bytes.replaceSubrange(declared, with: Array("utf-8".utf8)) }
-        // Its characters are the first 256 of Unicode.
+        // The characters of Latin-1 are the first 256 of Unicode.
         return bytes.flatMap { $0 < 0x80 ? [$0] : [0xC0 | $0 >> 6, 0x80 | $0 & 0x3F] }
     }
 

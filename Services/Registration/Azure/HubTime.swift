@@ -1,11 +1,11 @@
 import PushCore
 
-/// Times in headers, in the formats of Azure's clients. UTC if they name no zone.
+/// Times in headers, in the formats of Azure's clients. A time without a zone is in UTC.
 enum HubTime {
     /// Parses ISO 8601, or .NET's invariant format `12/25/2026 06:30:00`, with or without `AM` or `PM`.
     ///
-    /// The Java SDK writes hours of a 12-hour clock without `AM` and `PM`: a morning that has passed is read
-    /// as the afternoon if that has not.
+    /// The Java SDK writes hours of a 12-hour clock without `AM` and `PM`. So a time in the morning
+    /// that has passed is read as the afternoon's, if that is in the future.
     ///
     /// - Returns: `nil` for any other string.
     static func instant(_ text: String, now: Instant) -> Instant? {

@@ -70,7 +70,7 @@ struct InstallationPatch: Equatable, Sendable {
         return result
     }
 
-    /// - Throws: `AzureError` 400 for the first operation that is invalid; then nothing is changed.
+    /// - Throws: `AzureError` 400 for the first invalid operation. Then no operation is applied.
     func applied(to installation: HubInstallation) throws(AzureError) -> HubInstallation {
         var result = installation
         for operation in operations { try apply(operation, to: &result) }
@@ -127,7 +127,7 @@ struct InstallationPatch: Equatable, Sendable {
             return
         }
         var tile = installation.secondaryTiles[name]
-        // A new tile starts with its channel.
+        // An operation on a tile's channel creates a missing tile.
         if tile == nil, operation.path[2].lowercased() == "pushchannel", operation.kind != .remove {
             tile = HubChannel(pushChannel: "")
         }
@@ -187,8 +187,8 @@ struct InstallationPatch: Equatable, Sendable {
         }
     }
 
-    /// Applies an operation to tags. A tag is named by its text, never by an index; one added at `-`, the end
-    /// of the list (RFC 6902), by its value. Removing a missing tag succeeds.
+    /// Applies an operation to tags. A path names a tag by its text, never by an index. At `-`, the
+    /// end of the list (RFC 6902), the value is added. Removing a missing tag succeeds.
     private func apply(
         _ operation: Operation,
         _ path: ArraySlice<String>,

@@ -40,7 +40,7 @@ struct NotificationDetails {
         return source.count > 2 ? String(source[2]) : ""
     }
 
-    /// The format; for a template the platforms of its devices, as far as they are known.
+    /// The format of the message; for a template the platforms of its devices, if they are known.
     private var targetPlatforms: String {
         guard format == HubMessage.Format.template.rawValue else { return format }
         let names: [String] = Platform.allCases.compactMap { platform in
@@ -85,7 +85,7 @@ struct NotificationDetails {
         return xml + "</NotificationDetails>"
     }
 
-    /// The message as sent to the push services; for a template its properties.
+    /// The message as sent to the push services; for a template, its properties.
     private var body: String {
         let request = pushes[0].request
         if let properties = request["template"]?["properties"] { return properties.text }
@@ -181,7 +181,8 @@ enum HubOutcome: String {
     private static func failed(_ delivery: DeliveryCount) -> HubOutcome {
         let local = delivery.reason.flatMap(LocalFailure.init(reason:))
         if let local, let outcome = HubOutcome(local, status: delivery.status) { return outcome }
-        // Refused here for the message's content, before any request to a push service.
+        // Without a status, the content of the message was refused before any request to a push
+        // service.
         guard let status = delivery.status else { return .invalidFormat }
         let reason = delivery.reason?.lowercased() ?? ""
         switch (delivery.platform, status, reason) {
@@ -201,7 +202,7 @@ enum HubOutcome: String {
         }
     }
 
-    /// - Returns: `nil` if the status of a token endpoint says more.
+    /// - Returns: `nil` if a token endpoint failed with a status from which the outcome follows.
     private init?(_ failure: LocalFailure, status: Int?) {
         switch failure {
         case .payloadTooLarge: self = .invalidSize

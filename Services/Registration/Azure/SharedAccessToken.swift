@@ -54,8 +54,8 @@ struct SharedAccessToken: Equatable, Sendable {
         return seconds <= now.seconds
     }
 
-    /// Whether the token's resource is the request's address or above it: by whole segments, ignoring scheme,
-    /// port, query and case.
+    /// Whether the token's resource is the request's address, or a parent of it by whole segments.
+    /// Scheme, port, query and case are ignored.
     func covers(host: String, path: [String]) -> Bool {
         guard let address = percentDecoded(resource) else { return false }
         var rest = address[...]

@@ -4,8 +4,8 @@ import PushCore
 
 /// A request signed like those of AWS' clients, version 4, for the service `cognito-sync`.
 ///
-/// The signed text is built from the request as received, by its own list of signed headers: clients sign
-/// different ones. Signatures in the query are not read.
+/// The signed text is built from the request as received, with the headers that the request lists
+/// as signed, as clients sign different ones. Signatures in the query are not read.
 ///
 /// - SeeAlso: AWS Signature Version 4; the compat sheet of Cognito Sync, section 9.
 struct AWSSignature: Sendable {
@@ -21,11 +21,12 @@ struct AWSSignature: Sendable {
     private static let algorithm = "AWS4-HMAC-SHA256"
     private static let service = "cognito-sync"
     private static let end = "aws4_request"
-    /// Clocks of devices are wrong; SDKs correct theirs by the response's `Date`.
+    /// The clocks of devices may be wrong; SDKs correct them by the response's `Date`.
     private static let maximumDifferenceMilliseconds: Int64 = 5 * 60 * 1000
     private static let maximumBytes = 8192
 
-    /// - Returns: `nil` if it has no such signature, or the signed text does not describe this request.
+    /// - Returns: `nil` if the request has no valid signature of this version, or what was signed
+    ///   does not describe it.
     init?(_ request: HTTPServerRequest) {
         guard let header = request.header("authorization"),
             header.utf8.count <= Self.maximumBytes,
@@ -103,7 +104,8 @@ struct AWSSignature: Sendable {
         return fields
     }
 
-    /// Whether enough is signed: the host and the time, and a session's token if there is one.
+    /// Whether all required headers are signed: the host, the time, and a session's token if the
+    /// request has one.
     private static func isEnough(_ signed: [String], for request: HTTPServerRequest) -> Bool {
         let names = Set(signed)
         return names.count == signed.count && names.isSuperset(of: ["host", "x-amz-date"])
@@ -131,8 +133,9 @@ struct AWSSignature: Sendable {
 
     // MARK: Canonical form
 
-    /// Returns the canonical forms. AWS decodes a query and encodes it again: AWS' SDK for Java 1 sends a
-    /// blank as `+` and signs `%20`. If that differs from the received query, the received one is valid, too.
+    /// Returns the canonical forms. AWS decodes a query and encodes it again, as AWS' SDK for Java
+    /// 1 sends a blank as `+` and signs `%20`. If that changes the query, the form with the
+    /// received query is valid, too.
     private static func canonicalForms(
         of request: HTTPServerRequest,
         signed: [String],
@@ -190,7 +193,7 @@ struct AWSSignature: Sendable {
         return encoded(decoded)
     }
 
-    /// Returns the pairs in one form, sorted by name and value.
+    /// Encodes the pairs of a query with `form` and sorts them by name and value.
     private static func sorted(_ query: String, _ form: (String) -> String) -> String {
         query.split(separator: "&").map { pair -> (name: String, value: String) in
             let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)

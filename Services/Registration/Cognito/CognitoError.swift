@@ -1,8 +1,8 @@
 import HTTPServer
 import JSON
 
-/// An error of Cognito Sync, by the name that its clients map to a class: in the header and in the body, as
-/// clients read the one or the other.
+/// An error of Cognito Sync. Clients map its name to a class. Some read the name from the header,
+/// some from the body, so both contain it.
 struct CognitoError: Error, Equatable {
     enum Name: String, Sendable {
         case invalidParameter = "InvalidParameterException"

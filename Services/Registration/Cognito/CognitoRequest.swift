@@ -4,7 +4,8 @@ import JSON
 import PushCore
 import SyncStorage
 
-/// The parameters of a Cognito Sync call, validated by the service's model. Clients check few of them.
+/// The parameters of a Cognito Sync call. They are validated by Cognito's own rules, as clients
+/// check few of them.
 struct CognitoRequest: Sendable {
     private let request: HTTPServerRequest
     /// Empty if there is no body.
@@ -35,7 +36,8 @@ struct CognitoRequest: Sendable {
         body = JSONObject(object.filter { !$0.value.isNull }.map { ($0.key, $0.value) })
     }
 
-    /// - Throws: `CognitoError` if a segment of the path is empty, or one that clients resolve.
+    /// - Throws: `CognitoError` if a segment of the path is empty, `.` or `..`, which clients
+    ///   resolve.
     static func checkLabels(of request: HTTPServerRequest) throws(CognitoError) {
         for label in request.pathSegments where label.isEmpty || label == "." || label == ".." {
             throw .invalid("A name in the path must not be empty, '.' or '..'")

@@ -74,13 +74,13 @@ enum SyncPlatform: String, Sendable {
 
 /// A device as it registers itself for an identity.
 struct SyncDevice: Sendable {
-    /// Always the same for the same pool, identity, platform and token.
+    /// The same for the same pool, identity, platform and token.
     let id: String
     private let fields: JSONObject
     private let identity: String
 
     private static let maximumTokenBytes = 4096
-    /// The fields that say how a device is reached.
+    /// The fields with the provider and the address of a device.
     private static let routeFields: ExactStringSet = [
         "deviceType", "deviceToken", "registrationId", "pushType", "apnsEnvironment",
     ]
@@ -106,7 +106,8 @@ struct SyncDevice: Sendable {
             }
             fields = ["deviceType": "android", "registrationId": .string(token)]
         case .adm:
-            // It has no provider here, so its installation is found by a name derived from the token.
+            // Carillon has no provider for this platform, so the installation is found by a name
+            // derived from the token.
             let name = Hex.encode(sha256(Array(token.utf8)))
             fields = [
                 "deviceType": "adm", "deviceToken": .string(token),

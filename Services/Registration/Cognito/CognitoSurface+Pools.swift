@@ -78,7 +78,8 @@ extension CognitoSurface {
         return kept
     }
 
-    /// Changes are published to Kafka only: enabled streams would promise what is not done.
+    /// Parses the stream settings. Changes are published to Kafka only, so enabled streams are
+    /// refused.
     private static func streams(of request: CognitoRequest) throws(CognitoError) -> JSONObject? {
         guard let value = request.body["CognitoStreams"] else { return nil }
         guard let object = value.object else { throw .invalid("CognitoStreams must be an object") }
@@ -128,7 +129,7 @@ extension CognitoSurface {
 
     // MARK: Events
 
-    /// Functions do not run here, so none is ever set.
+    /// Returns no functions, as none can be set: functions do not run here.
     func events(_ request: CognitoRequest, _ caller: Caller) async throws -> HTTPServerResponse {
         _ = try await database.syncPools.find(try request.pool(), app: caller.appID)
         return .json(["Events": [:]])
@@ -161,7 +162,7 @@ extension CognitoSurface {
         do {
             try await database.syncDevices.requirePushing(pool: pool, app: caller.appID)
         } catch SyncRefusal.pushSyncOff {
-            // The clients of this operation know no other configuration error.
+            // The clients of this operation have no class for a more exact error.
             throw CognitoError.invalid("The identity pool is not configured for push sync")
         }
         try await database.syncPools.startBulk(of: pool, app: caller.appID)

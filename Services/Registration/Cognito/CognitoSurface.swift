@@ -9,8 +9,9 @@ import Storage
 /// Amazon Cognito Sync, API version 2014-06-30, under `/identitypools`: datasets that the devices of an
 /// identity share, and a silent push to the others when one changes.
 ///
-/// A pool is linked to an app. The access key `<app>`, with the app key as its secret, has an identity's
-/// rights, `<app>:master` a developer's. One value a loop, over that loop's database.
+/// A pool is linked to an app. The access key `<app>`, with the app key as its secret, has the
+/// rights of an identity; `<app>:master` has those of a developer. Each loop has one instance,
+/// which uses the loop's database.
 struct CognitoSurface: Surface {
     let database: PushDatabase
     let tokens: CognitoTokens
@@ -19,7 +20,7 @@ struct CognitoSurface: Surface {
 
     static let masterSuffix = ":master"
     private static let base = "/identitypools"
-    /// A megabyte of text may be written with six bytes a character.
+    /// JSON may use six bytes for a character, and a request may have a megabyte of text.
     private static let maximumUpdateBytes = 8 << 20
     private static let maximumBodyBytes = 64 << 10
 
@@ -90,8 +91,8 @@ struct CognitoSurface: Surface {
         )
     }
 
-    /// A call with an empty name, or with one that clients resolve in the path, reaches another path than it
-    /// means.
+    /// Returns the route of all other paths. It reports a name that is empty or that clients
+    /// resolve in the path, `.` or `..`, as such a call reaches another path than the intended one.
     private func nothing(_ method: HTTPMethod) -> SurfaceRoute {
         SurfaceRoute(
             method,
@@ -108,7 +109,7 @@ struct CognitoSurface: Surface {
         try CognitoRequest.checkLabels(of: request)
         guard !AWSSignature.isInQuery(of: request) else { throw Refusal.unauthorized }
         guard request.headers.contains("authorization") else {
-            // Without credentials, the pool's app decides whether that is allowed.
+            // The pool's app decides whether calls without credentials are allowed.
             guard let pool = request.pathParameters["pool"], SyncID.isWellFormed(pool) else {
                 throw Refusal.unauthorized
             }

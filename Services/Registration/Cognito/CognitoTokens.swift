@@ -3,8 +3,9 @@ import JSON
 import PushCore
 import SyncStorage
 
-/// Tokens that clients return: the start of a session, and the end of a page. They are not stored, but
-/// authenticated by a key that all replicas derive from the key ring, for their owner only.
+/// Tokens that clients send back: for a session, and for the next page of a list. They are not
+/// stored. A key that all replicas derive from the key ring authenticates them, each for its owner
+/// only.
 struct CognitoTokens: Sendable {
     let keys: KeyRing
 
@@ -50,7 +51,7 @@ struct CognitoTokens: Sendable {
         return SyncCursor(syncCount: count, key: key)
     }
 
-    /// Returns the token of a page of a list by names.
+    /// Returns the token of the page that follows `name` in a list of names.
     func page(after name: String, of list: [String]) -> String {
         make(["n": .string(name)], Self.context(["list"] + list))
     }

@@ -4,8 +4,8 @@ import ServiceKit
 import Storage
 import SyncStorage
 
-/// The number of issued session tokens, by pool, stored every few seconds. A crash loses some seconds' worth
-/// of a counter.
+/// Counts the issued session tokens by pool, and stores the counts every few seconds. A crash loses
+/// the counts of some seconds.
 final class SyncSessionCounts: ServicePart {
     let name = "sync-sessions"
     private let database: PushDatabase
@@ -33,7 +33,7 @@ final class SyncSessionCounts: ServicePart {
 
     func run() async throws {
         while (try? await loop.sleep(for: Self.wait)) != nil { await write() }
-        // In a task of its own, since this one is cancelled.
+        // This task is cancelled, so the last counts are written in a task of their own.
         await Task(executorPreference: loop) { await self.write() }.value
     }
 

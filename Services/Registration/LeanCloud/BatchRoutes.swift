@@ -2,8 +2,9 @@ import Gateway
 import HTTPServer
 import JSON
 
-/// `/batch`: several calls in one. Each goes through its own route with the rights of the whole, one after
-/// the other, as a later one may need the result of an earlier one; each fails by itself.
+/// `/batch`: several calls in one. Each call is routed by itself, with the rights of the batch.
+/// They run one after the other, as a later one may need the result of an earlier one. One that
+/// fails does not end the batch.
 extension LeanCloudSurface {
     var batchRoutes: [LeanCloudRoute] {
         [
@@ -42,8 +43,8 @@ extension LeanCloudSurface {
         return LeanCloudAnswer(.array(results))
     }
 
-    /// Saves objects, each identified by the `__internalId` of its body: the response is keyed by that, or by
-    /// the object id if it is missing. The first failure ends the batch; earlier saves stay.
+    /// Saves objects. The response names each result by the `__internalId` of the item's body, or
+    /// else by the object id in its path. The first failure ends the batch; earlier saves stay.
     private func batchSave(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
         let requests = try Self.requests(of: call)
         let routes = calls
@@ -106,7 +107,8 @@ extension LeanCloudSurface {
         throw LeanCloudSurface.nothing(at: "/1.1/" + item.segments.joined(separator: "/"))
     }
 
-    /// Returns the error of one item. Earlier items are done, so only a stop fails the whole batch.
+    /// Returns the error of one item. Only a cancellation ends the whole batch, as earlier items
+    /// are already stored.
     private static func itemError(_ error: any Error) throws -> LeanCloudError {
         if error is CancellationError { throw error }
         return LeanCloudError(error) ?? .internal

@@ -43,7 +43,7 @@ struct ConnectionRouter: Surface {
     /// The public addresses of the nodes.
     let nodes: [String]
 
-    /// The seconds for which clients use an answer. LeanCloud's own is three hours.
+    /// The seconds for which clients may use a response. LeanCloud's own router says three hours.
     private static let lifetimeSeconds = 3600
 
     let cors: CORS? = CORS(
@@ -88,8 +88,8 @@ struct ConnectionRouter: Surface {
         }
     }
 
-    /// Answers with two nodes: the first by the device, so that its connections meet on one node, and
-    /// another one for when that fails.
+    /// Answers with two nodes. The device determines the first, so that all its connections reach
+    /// the same node; the second is for when the first fails.
     private func node(for request: HTTPServerRequest) throws -> HTTPServerResponse {
         guard !nodes.isEmpty else {
             throw RouterError(status: 404, code: 404, "connections are not offered")
@@ -98,7 +98,7 @@ struct ConnectionRouter: Surface {
         let place =
             device.isEmpty ? Int.random(in: 0..<nodes.count) : Self.place(device, nodes.count)
         return .json([
-            // Old SDKs make the next router's name of it.
+            // Old SDKs build the name of the next router from this value.
             "groupId": "g0",
             "server": .string(nodes[place]),
             "secondary": .string(nodes[(place + 1) % nodes.count]),
@@ -106,7 +106,7 @@ struct ConnectionRouter: Surface {
         ])
     }
 
-    /// The same in every process, and on every version.
+    /// Returns the index of a device's node. It is the same in every process and every version.
     private static func place(_ device: String, _ count: Int) -> Int {
         // FNV-1a.
         let hash = device.utf8.reduce(UInt64(0xcbf2_9ce4_8422_2325)) {
@@ -115,10 +115,10 @@ struct ConnectionRouter: Surface {
         return Int(hash % UInt64(count))
     }
 
-    /// All services are this one.
+    /// Answers with this host for each of LeanCloud's services.
     private static func hosts(for request: HTTPServerRequest) -> HTTPServerResponse {
         let base = request.outsideBase
-        // A value without a scheme is taken as https.
+        // Clients read a value without a scheme as https.
         let host = base.hasPrefix("https://") ? String(base.dropFirst(8)) : base
         var answer: JSONObject = ["ttl": JSONValue(lifetimeSeconds)]
         for name in ["api", "push", "rtm_router", "stats", "engine"] {

@@ -110,7 +110,8 @@ struct LeanCloudCall: Sendable {
 
     func selection() throws -> KeySelection {
         var selection = try KeySelection(try text("keys") ?? "")
-        // `returnACL` is off only if it says so: an app's saved data is never lost to it.
+        // The ACL is left out only on an explicit `returnACL=false`, so that an app reads back all
+        // that it saved.
         if parameter("returnACL") != nil, !flag("returnACL") {
             try selection.add("ACL", isExcluding: true)
         }
@@ -136,8 +137,8 @@ struct LeanCloudCall: Sendable {
         return query
     }
 
-    /// Returns the limit; a value out of LeanCloud's range means its default, and 0 beside `count` means only
-    /// the count.
+    /// Returns the limit. A value outside of LeanCloud's range means its default; 0 with `count`
+    /// asks only for the count.
     static func limit(_ given: Int?, countOnly: Bool = false) -> Int {
         guard let given else { return WhereQuery.defaultLimit }
         if given == 0, countOnly { return 0 }
@@ -150,7 +151,7 @@ struct LeanCloudAnswer: Sendable {
     var status = 200
     var body: JSONValue
     var location: String?
-    /// The body's `results`, if they are too many to be made at once.
+    /// The body's `results`, if they are too large to be built at once.
     var later: StreamedObjects?
 
     init(_ body: JSONValue, status: Int = 200, location: String? = nil) {

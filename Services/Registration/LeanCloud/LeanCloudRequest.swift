@@ -3,13 +3,13 @@ import HTTPServer
 import JSON
 import PushCore
 
-/// The content of an HTTP request; of a browser's form, the method, the parameters and the body that it
-/// stands for. Its credential is read and verified before.
+/// The content of an HTTP request. A browser's form stands for a request: then it is that request's
+/// method, parameters and body. The credential is verified before.
 struct LeanCloudRequest {
     let method: HTTPMethod
     let parameters: JSONObject
     let body: LeanCloudCall.Body
-    /// `X-LC-Prod`, also by its old name, or the form's key.
+    /// The value of `X-LC-Prod`, of its old name, or of the form's key.
     let production: String?
 
     /// The keys of a form that are not parameters.
@@ -75,16 +75,17 @@ struct LeanCloudRequest {
         return object
     }
 
-    /// The limit of a form that is searched for credentials: the sender of a longer one must be in its
-    /// headers.
+    /// The limit of a form that is searched for credentials. The sender of a longer form must put
+    /// them into the headers.
     private static let maximumSearchedBytes = 1 << 20
 
     private static let credentialWords: [StaticString] = [
         "_ApplicationId", "_ApplicationKey", "_MasterKey",
     ]
 
-    /// Reads the credentials: from the headers, or else from a form, which is searched for these only;
-    /// `requireBodySearchAllowed` gets its size. Throws `Refusal.unauthorized` if there are none.
+    /// Reads the credentials from the headers, or else from a form, which is searched for
+    /// nothing else. `requireBodySearchAllowed` gets the size of the form. Throws
+    /// `Refusal.unauthorized` if there are no credentials.
     static func credential(
         of request: HTTPServerRequest,
         requireBodySearchAllowed: (_ bytes: Int) throws -> Void

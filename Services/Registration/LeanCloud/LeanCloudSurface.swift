@@ -6,8 +6,9 @@ import Storage
 
 /// LeanCloud's REST API 1.1 under `/1.1`: routes, authentication, and errors in its own form.
 ///
-/// A call arrives over HTTP, as a browser's form (a POST whose text contains the method and the keys), or as
-/// an item of a batch; all three use `LeanCloudRoute`s. One value a loop, over that loop's database.
+/// A call arrives over HTTP, as a browser's form (a POST whose text contains the method and the
+/// keys), or as an item of a batch; all three use `LeanCloudRoute`s. Each loop has one instance,
+/// which uses the loop's database.
 struct LeanCloudSurface: Surface {
     let database: PushDatabase
     let objects: ObjectOperations
@@ -36,7 +37,7 @@ struct LeanCloudSurface: Surface {
         )
         let routes = Dictionary(grouping: calls, by: \.pattern).flatMap { pattern, calls in
             let handlers = Dictionary(calls.map { ($0.method, $0.handler) }) { first, _ in first }
-            // A form may stand for any method.
+            // A form is a POST that may stand for any method, so each path accepts POST.
             return Set(handlers.keys).union([.post]).map { method in
                 SurfaceRoute(
                     method,
@@ -48,7 +49,7 @@ struct LeanCloudSurface: Surface {
                 )
             }
         }
-        // Needs no key; in a batch it is a call like the others.
+        // This route needs no key. In a batch, the date is a call like the others.
         return routes + [date]
     }
 

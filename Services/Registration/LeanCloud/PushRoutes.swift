@@ -13,8 +13,8 @@ extension LeanCloudSurface {
         ]
     }
 
-    /// LeanCloud's limit of a push's body. Fields of Carillon's own and the audience do not count: lists of
-    /// devices are longer, and have limits of their own.
+    /// LeanCloud's limit of a push's body. Carillon's own fields and the audience do not count, as
+    /// lists of devices are longer and have their own limits.
     private static let maximumPushBytes = 4095
     private static let uncounted = [
         "where", "cql", "channels", "identities", "installations", "tags", "tokens", "native",
@@ -44,7 +44,7 @@ extension LeanCloudSurface {
         var body = try Self.normalized(request, of: call.caller)
         try Self.checkChannels(body["channels"])
         try Self.checkSize(body)
-        // The header applies if the body has no `prod`; absent means production.
+        // Without `prod` in the body, the header decides; without both, the push is for production.
         if body["prod"] == nil, let header = call.prodHeader, header != "1" {
             body["prod"] = "dev"
         }
@@ -56,7 +56,7 @@ extension LeanCloudSurface {
         ])
     }
 
-    /// Checks names by LeanCloud's rule; other errors in them are found later.
+    /// Checks channel names by LeanCloud's rule. Values of another type are rejected later.
     private static func checkChannels(_ value: JSONValue?) throws(PushRequestError) {
         let names = value?.array ?? [value].compactMap { $0 }
         for (index, name) in names.enumerated() {
@@ -170,9 +170,10 @@ extension LeanCloudSurface {
         return ids
     }
 
-    /// Returns the audience. Registered devices are selected as installations, so that ledger and badge are
-    /// theirs. If a token of an iPhone is not registered, all are selected by token. An unknown id of Android
-    /// selects no device, like an unknown installation.
+    /// Returns the audience. Registered devices are selected as installations, so that ledger and
+    /// badge belong to the installation. If one token of an iPhone is not registered, all devices
+    /// are selected by token. An unknown id of Android selects no device, like an unknown
+    /// installation.
     private func audience(
         _ ids: [String],
         _ platform: Platform,
@@ -190,7 +191,8 @@ extension LeanCloudSurface {
             let known = ExactStringSet(
                 found.flatMap { [$0.token, $0.installationID].compactMap { $0 } }
             )
-            // A registration id is longer than the limit of an installation's name.
+            // Longer ids are unknown registration ids: an installation's name has at most 512
+            // bytes.
             let unknown = ids.filter { !known.contains($0) && $0.utf8.count <= 512 }
             let names = found.map(\.objectID) + unknown
             return ["installations": .array(names.map(JSONValue.string))]

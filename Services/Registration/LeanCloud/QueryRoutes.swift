@@ -14,8 +14,9 @@ extension LeanCloudSurface {
         ]
     }
 
-    /// Returns a page of all objects, and the cursor of the next; at the end that is `null`, as the
-    /// JavaScript SDK starts again without one. A page of large objects has fewer than were asked for.
+    /// Returns a page of all objects, and the cursor of the next page. After the last page the
+    /// cursor is `null`, as the JavaScript SDK starts again if there is no cursor. A page of large
+    /// objects has fewer objects than the limit.
     private func scan(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
         let name = call.path("class")
         guard let objectClass = ObjectOperations.ObjectClass(className: name) else {
@@ -106,14 +107,15 @@ extension LeanCloudSurface {
     }
 }
 
-/// The position at which a scan continues, in a string that only the server reads. It is not secret: a caller
-/// that may scan may see all of its results.
+/// The position at which a scan continues, as a string that only the server parses. It is not
+/// secret, as a caller that may scan may see all results.
 struct ScanCursor: Equatable {
     enum Place: Equatable {
         case beginning
         /// After this object id.
         case behind(String)
-        /// An index in the order of another key, in which objects may move between pages.
+        /// The number of objects to skip in the order of another key. Objects may move between
+        /// pages.
         case skipping(Int)
     }
 

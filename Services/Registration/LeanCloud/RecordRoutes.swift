@@ -37,7 +37,7 @@ extension LeanCloudSurface {
         return try await database.receipts.added(to: pushes)
     }
 
-    /// Returns the latest of them with the sum of all their counters.
+    /// Returns the latest push of a label, with the sums of the counters of all its pushes.
     private func readLabelled(_ call: LeanCloudCall) async throws -> LeanCloudAnswer {
         let pushes = try await labelled(call)
         var latest = pushes[0]

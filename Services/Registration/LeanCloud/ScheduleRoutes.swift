@@ -83,7 +83,8 @@ enum ScheduledPush {
             "createdAt": .string(push.createdAt.iso8601),
         ]
         if withContent { item["cql"] = push.request["cql"] }
-        // As it was sent: for a device-local push, `expire_time` is when it begins.
+        // `push_time` is shown as sent. For a device-local push, `expire_time` is when sending
+        // begins.
         item["push_time"] = push.request["push_time"]
         return .object(item)
     }

@@ -43,14 +43,14 @@ extension LeanCloudSurface {
 
 /// The opens in one report of statistics. Reports name no push.
 struct OpenReport: Equatable {
-    /// The times that the app was opened, with or without a push.
+    /// How often the app was opened, with or without a push.
     private(set) var opens = 0
-    /// The times that it was opened by a push.
+    /// How often a push opened the app.
     private(set) var pushOpens = 0
     /// The object id of the installation, if the report names one.
     private(set) var installation: String?
 
-    /// The most opens that one report counts for: the app key is public.
+    /// The limit of opens in one report, as the app key is public and anyone can send reports.
     static let maximum = 1000
     private static let maximumIDBytes = 64
 

@@ -9,7 +9,7 @@ import StorageAdmin
 
 /// Carillon's own routes, under `/v1`. All of them need the master key; errors are RFC 9457 problem details.
 ///
-/// One value a loop, over that loop's database.
+/// Each loop has one instance, which uses the loop's database.
 struct NativeSurface: Surface {
     let database: PushDatabase
 
@@ -136,8 +136,9 @@ struct NativeSurface: Surface {
         HTTPProblem(status: 404, detail: "no data is stored for this \(subject.kind.rawValue)")
     }
 
-    /// `DELETE /v1/installations/{id}`, `DELETE /v1/identities/{identity}`: returns the receipt; 404 if
-    /// nothing was stored, not even data that may outlive the subject and names it.
+    /// `DELETE /v1/installations/{id}`, `DELETE /v1/identities/{identity}`: returns the receipt.
+    /// Fails with 404 if nothing was stored, not even data that names the subject and may outlive
+    /// it.
     private func erase(
         _ subject: Subject,
         _ caller: Caller,

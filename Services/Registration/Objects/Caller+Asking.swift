@@ -2,8 +2,8 @@ import Gateway
 import PushCore
 
 extension Caller {
-    /// Refuses a condition on fields that the caller may not see, and, if the caller may not search, one on
-    /// other objects than the named one.
+    /// Refuses a condition on fields that the caller may not see. If the caller may not search,
+    /// refuses sub-queries on other objects, too.
     func requireQueryAllowed(
         _ condition: Where?,
         order: [SortKey] = [],
@@ -18,7 +18,8 @@ extension Caller {
         }
     }
 
-    /// Checks the audience of a push, too: its record shows the number of members.
+    /// Checks the audience of a push like a query, as the push's record shows how many devices
+    /// match.
     func requireQueryAllowed(_ audience: PushRequest.Audience) throws(ObjectError) {
         switch audience {
         case .tokens, .topic: return

@@ -10,13 +10,13 @@ package struct FieldChanges: Sendable {
     package private(set) var changed: ExactStringSet = []
     /// The new value of each key that an operation changed, which some clients need.
     package private(set) var results: JSONObject = [:]
-    /// The types that the body gives its fields, whatever they hold: those of values, and those that
-    /// operations work on.
+    /// The types with which the body uses its fields, whatever the stored values are: the type of a
+    /// value, or the type that an operation works on.
     private(set) var uses: [FieldUse] = []
 
-    /// The keys that only the server sets; clients that send a whole object include them. The last but one
-    /// asks to skip hooks, which do not exist here; the last is validated and written by Azure's surface
-    /// only.
+    /// The keys that only the server sets. They are ignored, as clients that send a whole object
+    /// include them. `__ignore_hooks` asks to skip hooks, which do not exist here. The last key is
+    /// validated and written by Azure's surface only.
     private static let serverOwned: ExactStringSet = [
         "objectId", "createdAt", "updatedAt", "__ignore_hooks", HubTemplate.field,
     ]
@@ -43,7 +43,7 @@ package struct FieldChanges: Sendable {
             guard !key.utf8.contains(UInt8(ascii: "$")) else {
                 throw ObjectError(code: 121, "A key contains '$': \(key.prefix(100))")
             }
-            // Nor may any part of it be set.
+            // Dotted keys below this field are ignored, too.
             guard path[0] != HubTemplate.field else { continue }
             try apply(value, at: path, key: key)
         }
@@ -84,7 +84,8 @@ package struct FieldChanges: Sendable {
         if let result, path.count == 1 { results[key] = result }
     }
 
-    /// Records the type of a field; a longer path leads through an object, whatever its last value is.
+    /// Records the type of a field. Before a dot the field is an object, whatever the value at the
+    /// end is.
     private mutating func use(_ path: [String], as type: FieldType?) {
         guard let type = path.count > 1 ? .object : type else { return }
         uses.append(FieldUse(name: path[0], type: type))
@@ -235,11 +236,11 @@ private enum FieldOperation {
         }
     }
 
-    /// The number of objects up to which each is compared with the whole list.
+    /// The length of a list up to which each object is compared with all others.
     private static let fewObjects = 16
 
-    /// Returns the same string for equal values: the members of an object have no order. It avoids comparing
-    /// each pair of two long lists.
+    /// Returns a string that is the same for equal values, as the members of an object have no
+    /// order. With it, long lists need not be compared pair by pair.
     private static func canonical(_ value: JSONValue) -> String { sorted(value).text }
 
     private static func sorted(_ value: JSONValue) -> JSONValue {

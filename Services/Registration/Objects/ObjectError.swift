@@ -126,7 +126,8 @@ package struct ObjectError: Error, Equatable, CustomStringConvertible {
 }
 
 extension PushRequestError {
-    /// 112 for a channel's name, a condition's own code, else 1: LeanCloud has no code for push parameters.
+    /// The code for clients: 112 for a channel's name, a condition's own code, else 1, as LeanCloud
+    /// has no code for push parameters.
     fileprivate var codeOfClients: Int {
         switch problem {
         case .badChannelName: 112

@@ -66,8 +66,8 @@ extension ObjectOperations {
         return found
     }
 
-    /// Returns as many results as one response may hold, for clients that detect a cut and ask for the rest.
-    /// A large result may be streamed in parts if the response allows it.
+    /// Returns as many results as one response may hold, for clients that detect a cut and request
+    /// the rest. A large result may be streamed in parts if `mayBeLater`.
     func page(
         _ objectClass: ObjectClass,
         _ query: ObjectQuery,
@@ -83,8 +83,7 @@ extension ObjectOperations {
         try await caller.waitForRoom()
         let count = query.wantsCount ? try await count(objectClass, query.condition, caller) : nil
         guard query.limit > 0 else { return Found(results: [], count: count) }
-        // Included objects count toward the size only once they are read, which must be before the response
-        // begins.
+        // Included objects must be read before the response begins, to know their sizes.
         let mayBeLater = mayBeLater && query.include.isEmpty
         let (objects, isCut) = try await first(
             mayBeLater ? PageBound.partBytes : PageBound.bytes,
@@ -173,7 +172,8 @@ extension ObjectOperations {
         }
     }
 
-    /// Returns the counts by platform; none on a statement timeout, as the rest of a record is worth more.
+    /// Returns the counts by platform. After a statement timeout there are no counts, so that the
+    /// caller still gets the rest of the record.
     func platforms(of pushes: [StoredPush]) async throws -> [String: [PlatformCount]] {
         do {
             return try await database.pushes.platforms(of: pushes)
@@ -298,13 +298,14 @@ extension ObjectOperations {
         }
     }
 
-    /// The limit of included objects, in bytes of JSON, counted once for each place.
+    /// The limit of included objects, in bytes of JSON. An object that is included at several
+    /// places counts at each.
     private static let maximumIncludedBytes = 16 << 20
     /// The number of objects that are read at once, as their total size is known only afterwards.
     private static let includedAtOnce = 100
 
     /// - Parameters:
-    ///   - wanted: The number of places for each object.
+    ///   - wanted: The objects, each with the number of places that include it.
     ///   - caller: The caller that sees them.
     /// - Returns: The objects that exist.
     /// - Throws: `ObjectError` 116 if their total size is too large.

@@ -10,8 +10,8 @@ import Storage
 /// The operations of clients on the three classes of objects, for every surface: authorization, saves and
 /// queries.
 ///
-/// One value a loop, over that loop's database. It throws `ObjectError`, and errors that
-/// `ObjectError.init(_:)` maps; each surface renders them in its own form.
+/// Each loop has one instance, which uses the loop's database. The operations throw `ObjectError`,
+/// and errors that `ObjectError.init(_:)` maps; each surface renders them in its own form.
 struct ObjectOperations: Sendable {
     let database: PushDatabase
     let saved: Counter
@@ -48,7 +48,7 @@ struct ObjectOperations: Sendable {
         let updatedAt: Instant
         /// Whether the object is new; false if an existing object was changed.
         let isNew: Bool
-        /// The whole object, as clients read it: most responses do not need it.
+        /// The whole object, as clients read it. Built on demand, as most responses do not need it.
         var object: JSONObject { whole() }
         private let whole: @Sendable () -> JSONObject
         /// The values of the keys that operators changed, except deleted keys.
@@ -61,9 +61,10 @@ struct ObjectOperations: Sendable {
 
     // MARK: Saving
 
-    /// Creates an object, or changes an existing installation if the rule identifies it. Apple's SDKs of
-    /// LeanCloud create each time, with the object id that they know: so a deleted installation is created
-    /// again, and any other keeps its id and its fields when its token changes.
+    /// Creates an object, or changes an existing installation if the save rule identifies it.
+    /// LeanCloud's Apple SDKs send a create each time, with the object id that they know. So an
+    /// installation keeps its id and its fields when its token changes, and a deleted one is
+    /// created again.
     func create(
         _ objectClass: ObjectClass,
         body: JSONObject,
@@ -80,7 +81,7 @@ struct ObjectOperations: Sendable {
                 saved.add()
                 return Saved(kept, isNew: false, body: body)
             }
-            // Operations on a new object start from nothing: the keys are those of the result.
+            // The keys are those of the object that the operations create from an empty one.
             let changes = try FieldChanges(body, to: [:])
             let keys = try Installation.Keys(Self.withDeviceType(changes.object, rule))
             let kept = try await database.installations.save(
@@ -129,7 +130,8 @@ struct ObjectOperations: Sendable {
         return body
     }
 
-    /// Changes the fields in the body; the rule may select another installation than that of the id.
+    /// Changes the fields in the body. The save rule may select another installation than the one
+    /// with the id.
     ///
     /// - Throws: 101 for an unknown id, 305 if the object does not match the condition.
     func update(

@@ -8,8 +8,9 @@ import PushStorage
 struct PushOperations: Sendable {
     let acceptance: PushAcceptance
 
-    /// Accepts a push request (`PushRequest`) without the fields that name an event. The same request key
-    /// within five minutes is the same push, sent once; the same event id always is.
+    /// Accepts a push request (`PushRequest`) without the fields that name an event. A repeat
+    /// returns the first push, which is sent once. A repeat has the same request key within five
+    /// minutes, or the same event id at any time.
     ///
     /// - Returns: The stored push; that of the first request, if this is a repeat.
     /// - Throws: `PushRequestError` if it cannot be sent, `PushTooLarge`, `TooManyScheduled`, and
@@ -44,12 +45,13 @@ struct PushOperations: Sendable {
         return push
     }
 
-    /// Accepts several pushes that are one to their caller, all or none.
+    /// Accepts several pushes that their caller sees as one, all or none.
     ///
     /// - Parameters:
     ///   - requests: Each with the source that distinguishes it from the others.
     ///   - eventID: The event id of all of them.
-    ///   - neighbours: The ids that the same call may have had; see `PushStore`.
+    ///   - neighbours: The event ids that an earlier try of this call may have used; see
+    ///     `PushStore`.
     ///   - caller: The caller.
     /// - Returns: The stored pushes; those of the first request, if this is a repeat.
     /// - Throws: As for one push.

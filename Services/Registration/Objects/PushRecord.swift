@@ -2,7 +2,7 @@ import JSON
 import PushCore
 import PushStorage
 
-/// A push's record in LeanCloud's terms, with the ledger beside them.
+/// A push's record in LeanCloud's terms, with the counters of the ledger.
 enum PushRecord {
     private static let successFields: [(String, Set<Platform>)] = [
         ("iosSuccesses", [.apns]), ("androidSuccesses", [.fcm]), ("wpSuccesses", [.wns, .mpns]),
@@ -52,7 +52,7 @@ enum PushRecord {
             object[name] = JSONValue(delivered.reduce(0) { $0 + $1.count })
         }
         if let platforms {
-            // LeanCloud's own channel succeeds when a device acknowledges.
+            // On LeanCloud's own channel, a push succeeds when a device acknowledges it.
             let stored = platforms.filter { $0.isDelivered && $0.platform == .connection }
                 .reduce(0) { $0 + $1.count }
             if stored > 0 {
@@ -63,7 +63,7 @@ enum PushRecord {
         }
         var notes = push.notes
         for key in ["notificationId", PushStore.platformsNote] { notes.removeValue(forKey: key) }
-        // It contains one of the payloads.
+        // `dryRun` contains one of the payloads.
         if !withContent { notes.removeValue(forKey: "dryRun") }
         if !notes.isEmpty { object["notes"] = .object(notes) }
         guard withContent else { return object }
@@ -78,8 +78,9 @@ enum PushRecord {
         return object
     }
 
-    /// Returns LeanCloud's `in-queue`, `scheduled` or `done`; a push that failed as a whole shows its error.
-    /// Never under a key `error`: the Python client takes that for a failed call.
+    /// Returns LeanCloud's `in-queue`, `scheduled` or `done`, or the error of a push that failed as
+    /// a whole. The error is never under a key `error`, as the Python client takes that for a
+    /// failed call.
     private static func statusText(_ push: StoredPush) -> String {
         switch push.status {
         case .queued where push.releaseAt != nil: "scheduled"

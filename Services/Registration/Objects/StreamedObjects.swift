@@ -2,31 +2,34 @@ import HTTPServer
 import InstallationStorage
 import JSON
 
-/// The objects of a response that is too large to be made at once. Their ids and their total size are checked
-/// before the response begins; each part is read when the client has received the one before, so that a slow
-/// client holds no more than a part, and no connection to the database.
+/// The objects of a response that is too large to be built at once. Their ids and their total size
+/// are checked before the response begins. Each part is read after the client has received the part
+/// before it. So a slow client holds no more than a part, and no connection to the database.
 ///
-/// The objects are not a snapshot: deleted ones are left out, and changed ones are shown as they are. So each
-/// part is weighed again when it is read, and a response that has grown too large is cut off.
+/// The objects are not a snapshot: deleted ones are left out, and changed ones have their new
+/// content. So each part is weighed again when it is read, and a response that has grown too large
+/// is cut off.
 struct StreamedObjects: Sendable {
-    /// The first of some objects, as many as may be held at once.
+    /// The first of the requested objects, as many as may be in memory at once.
     struct Part: Sendable {
         let objects: [JSONObject]
-        /// The size at which they were weighed.
+        /// The size of the objects, as they were read.
         let bytes: Int
         /// The id of the last object, if the part is cut after it.
         let last: String?
     }
 
     let places: ObjectLocations
-    /// Reads the objects of these ids that still exist, in order: at least one, and as many as may be held.
+    /// Reads those of the objects that still exist, in order: at least one, and as many as may be
+    /// in memory at once.
     let read: @Sendable (_ ids: [String]) async throws -> Part
 
     var count: Int { places.count }
     /// The id of the last object.
     var last: String? { places.last }
 
-    /// Returns a response with a JSON object that has these as its `results`, and other members.
+    /// Returns a response with one JSON object: `results` with these objects, and the other
+    /// members.
     func response(beside others: JSONObject) -> HTTPServerResponse {
         var response = HTTPServerResponse(
             status: 200,
@@ -70,7 +73,8 @@ struct StreamedObjects: Sendable {
                 if let last = part.last,
                     let place = left.firstIndex(where: { $0.utf8.elementsEqual(last.utf8) })
                 {
-                    // The other objects may have grown, too: this avoids weighing all of them each time.
+                    // The objects that are left may have grown, too. Reading fewer at once avoids
+                    // weighing all of them each time.
                     atOnce = place + 1 - left.startIndex
                     left = left[(place + 1)...]
                 } else {

@@ -58,7 +58,7 @@ package struct ParseCall: Sendable, Equatable {
         }
     }
 
-    /// Creates the call of a batch item: the path has its prefix, the rights are those of the batch.
+    /// Creates the call of a batch item. `target` includes the prefix; the rights are the batch's.
     package init(
         method: HTTPMethod,
         target: String,
@@ -82,7 +82,7 @@ package struct ParseCall: Sendable, Equatable {
         }
     }
 
-    /// Other keys of clients in the body that are not fields of the object.
+    /// Other keys that clients put into the body, beside the fields of the object.
     private static let words = [
         "_ClientVersion", "_SessionToken", "_RevocableSession", "_ContentType", "_context",
         "_noBody",
@@ -133,7 +133,7 @@ package struct ParseCall: Sendable, Equatable {
 package struct ParseCredential: Sendable, Equatable {
     package var app: String
     package var masterKey: String?
-    /// Any of Parse's client keys: an app here has one.
+    /// The client key, under any of Parse's names: an app has only one here.
     package var clientKey: String?
 
     private static let clientKeys: [(header: String, word: StaticString)] = [

@@ -51,8 +51,8 @@ package enum ParsePush {
 
     // MARK: Keys
 
-    /// A key of Parse's, Carillon's name for it, and the test of its values: with any other value it is a key
-    /// of the app's own.
+    /// A key of Parse's, Carillon's name for it, and a test of its value. If the value fails the
+    /// test, the key is the app's own.
     private struct Word {
         let name: String
         let other: String
@@ -85,8 +85,8 @@ package enum ParsePush {
         value.string.map { (1...64).contains($0.utf8.count) } ?? false
     }
 
-    /// Moves the keys that Parse's adapter also reads from outside of `data`. There a `priority` that is a
-    /// word is Carillon's own.
+    /// Moves the keys into `data` that Parse's adapter also reads outside of it. Outside of `data`,
+    /// a `priority` that is a string is Carillon's own.
     private static func moveHeaders(of request: inout JSONObject, into data: inout JSONObject) {
         for word in words where ["push_type", "priority"].contains(word.name) {
             guard let value = request[word.name], word.isMeant(value) else { continue }
@@ -95,7 +95,8 @@ package enum ParsePush {
         }
     }
 
-    /// Moves an expiry from `data` to a push without one: in milliseconds, as the adapter reads it.
+    /// Moves an expiry out of `data` if the push has no other. In `data` it is in milliseconds, as
+    /// the adapter reads it.
     private static func moveEnd(of data: inout JSONObject, into request: inout JSONObject) {
         guard request["expiration_time"] == nil, request["expiration_interval"] == nil,
             let value = data["expiration_time"]?.double, value > 1e11, value < 1e15
@@ -104,7 +105,8 @@ package enum ParsePush {
         request["expiration_time"] = .double(value / 1000)
     }
 
-    /// Returns the data with Carillon's keys. In Parse, a sent number sets the stored badges.
+    /// Returns the data with Carillon's keys. A number as `badge` becomes a `Set`, as in
+    /// Parse it also sets the stored badges.
     private static func kept(_ data: JSONObject) -> JSONObject {
         var kept = data
         if let number = data["badge"]?.integer {
@@ -118,7 +120,7 @@ package enum ParsePush {
         return kept
     }
 
-    /// Returns the data with the keys as sent.
+    /// Returns the data with Parse's keys again, as they were sent.
     package static func sent(_ kept: JSONObject) -> JSONObject {
         var data = kept
         if let badge = kept["badge"], BadgeChange(badge)?.isSetting == true {
@@ -133,8 +135,9 @@ package enum ParsePush {
 
     // MARK: Times
 
-    /// Converts a time. Seconds since 1970 are an instant. A string with a zone stays; without one it is
-    /// device-local if `zone` is empty, and else in that zone. A date alone is its midnight.
+    /// Converts a time. A number is in seconds since 1970. A string with a zone stays. A string
+    /// without one is in `zone`, or device-local if `zone` is empty. A date alone means its
+    /// midnight.
     private static func time(
         _ value: JSONValue?,
         _ name: String,

@@ -46,7 +46,7 @@ enum ParsePushStatus {
         return object
     }
 
-    /// Translates a condition over records to the names under which records are stored.
+    /// Translates the names in a condition on push records into the names of the stored records.
     static func translated(_ condition: Where) throws(WhereError) -> Where {
         switch condition {
         case .all(let parts): return .all(try translated(parts))
@@ -88,7 +88,8 @@ enum ParsePushStatus {
         }
     }
 
-    /// LeanCloud's status for each of Parse's; a status without an entry failed.
+    /// LeanCloud's status for each of Parse's. All other statuses of LeanCloud's are Parse's
+    /// `failed`.
     private static let statuses = [
         "pending": "in-queue", "running": "in-queue", "scheduled": "scheduled",
         "succeeded": "done",

@@ -23,7 +23,7 @@ struct ParseRoute: Equatable, Sendable {
     let patterns: [String]
     let work: Work
 
-    /// The audit's name of the action: the intended method, and the path by the class's first name.
+    /// The audit's name of the action: the method, and the first of the path's patterns.
     var action: String { "\(method.rawValue) /parse/\(patterns[0])" }
 
     /// All routes that need a key.

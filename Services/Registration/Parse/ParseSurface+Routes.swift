@@ -51,7 +51,7 @@ extension ParseSurface {
             case .health: return Answer(body: ["status": "ok"])
             }
         } catch let error as ObjectError where error.code == 119 && route.work != .push {
-            // Parse's status for a call that the key does not allow; only a push gets 403.
+            // Parse answers with 400 if the key does not allow a call; only a push gets 403.
             throw ObjectError(code: error.code, error.description)
         }
     }

@@ -6,9 +6,9 @@ import PushCore
 
 /// Parse Server's REST API under `/parse`: authentication, and errors in its own form.
 ///
-/// One value a loop. Its operations on objects and pushes are those of LeanCloud's surface; only the names
-/// differ. An invalid request never gets a 5xx, since Parse's package repeats such a call, pushes included,
-/// four times.
+/// Each loop has one instance. The operations on objects and pushes are those of LeanCloud's
+/// surface; only the names differ. An invalid request never gets a 5xx, since Parse's package
+/// repeats such a call, pushes included, four times.
 struct ParseSurface: Surface {
     let objects: ObjectOperations
     let pushes: PushOperations
@@ -23,15 +23,15 @@ struct ParseSurface: Surface {
             X-Parse-Session-Token, X-Parse-Installation-Id, X-Parse-Request-Id, \
             X-Parse-Revocable-Session, X-Requested-With, Content-Type, Pragma, Cache-Control
             """,
-        // Parse's package looks for these names in this exact spelling, also outside of browsers, before it
-        // reads a push's id.
+        // Parse's package reads a push's id only if it finds these names in exactly this spelling,
+        // also outside of browsers.
         exposed: "X-Parse-Job-Status-Id, X-Parse-Push-Status-Id"
     )
 
     func owns(_ request: HTTPServerRequest) -> Bool { request.isBelow("/parse") }
 
-    /// A form of Parse's package may mean any method, and authentication comes before routing: so each path
-    /// accepts every method, and unknown paths need a key, too.
+    /// The methods that each path accepts, as a form of Parse's package may stand for any of them.
+    /// Authentication comes before routing, so unknown paths need a key, too.
     private static let methods: [HTTPMethod] = [.get, .post, .put, .delete]
 
     var routes: [SurfaceRoute] {
@@ -54,7 +54,8 @@ struct ParseSurface: Surface {
         return calls + health + others
     }
 
-    /// Returns one method of one path; `routes` are the methods of the path, `nil` if it is unknown.
+    /// Returns the route of one method and path. `routes` are the path's methods; `nil` for an
+    /// unknown path.
     private func route(
         _ method: HTTPMethod,
         _ pattern: String,
@@ -83,7 +84,7 @@ struct ParseSurface: Surface {
         )
     }
 
-    /// The audit's name of a call without a better one.
+    /// The audit's name of a call without a route.
     private static func unknown(_ method: HTTPMethod) -> String {
         "\(method.rawValue) /parse/*rest"
     }
@@ -101,8 +102,9 @@ struct ParseSurface: Surface {
         }
     }
 
-    /// Returns the credentials to verify. With a master key no other is checked: a wrong one is a failure,
-    /// whatever right key is beside it; otherwise guesses would look like authenticated calls.
+    /// Returns the credentials to verify. If there is a master key, only that key is checked. A
+    /// wrong one fails even with a valid client key beside it, as guesses would otherwise look like
+    /// authenticated calls.
     func proof(of request: HTTPServerRequest, _ context: RequestContext) throws -> Proof {
         let credential = try ParseCredential(
             request,

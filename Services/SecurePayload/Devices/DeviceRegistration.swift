@@ -20,7 +20,7 @@ struct DeviceRegistration: Equatable, Sendable {
 
     static let maximumTags = 60
     private static let userTag = "username:"
-    /// The fields that say how a device is reached.
+    /// The fields with the provider and the address of a device.
     private static let routeFields: ExactStringSet = [
         "deviceType", "deviceToken", "registrationId", "subscriptionUri", "pushType",
     ]
@@ -33,7 +33,8 @@ struct DeviceRegistration: Equatable, Sendable {
     /// - Parameters:
     ///   - body: The request's body.
     ///   - identity: The caller's identity.
-    /// - Throws: `SecureRequestError`, also for another user's tag: backends send by these.
+    /// - Throws: `SecureRequestError`, also for a tag of another user, as backends select audiences
+    ///   by these.
     init(_ body: [UInt8], of identity: String) throws(SecureRequestError) {
         let parsed = try? JSONValue.parse(body, maximumDepth: 8, maximumValues: 1000)
         guard let object = parsed?.object else {

@@ -83,7 +83,7 @@ extension SecureSurface {
         return .empty(204)
     }
 
-    /// A device, and the identity that must own it; `nil` if the backend asks.
+    /// A device, and the identity that must own it. The identity is `nil` for a backend.
     private struct Owner {
         let app: String
         /// The object id.
@@ -106,7 +106,8 @@ extension SecureSurface {
         }
     }
 
-    /// Returns the object id of a named installation: the name is that id, or the installation's own id.
+    /// Returns the object id of an installation, which is named by that id or by its own
+    /// `installationId`.
     private func objectID(_ name: String, of app: String) async throws -> String {
         let mayBeOwn = !ObjectID.isWellFormed(name) && !name.isEmpty && !name.utf8.contains(0)
         guard mayBeOwn else { return name }

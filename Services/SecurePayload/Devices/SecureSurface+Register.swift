@@ -45,8 +45,8 @@ extension SecureSurface {
         ]
     }
 
-    /// `POST /api/register`: returns the id to register with: of the caller's own installation with that
-    /// token, or a new one. Stores nothing.
+    /// `POST /api/register`: returns the id with which the device then registers: that of the
+    /// caller's installation with this token, or a new one. Stores nothing.
     private func findRegistration(_ call: SecureCall) async throws -> HTTPServerResponse {
         let reader = try call.caller.requireReader()
         if let handle = call.request.queryValue("handle"), !handle.isEmpty,
@@ -77,7 +77,7 @@ extension SecureSurface {
         let reader = try call.caller.requireReader()
         let id = call.id
         let wanted = try DeviceRegistration(try call.body(), of: reader.identity)
-        // An id of another server, which the app has stored: after a 410 it asks for a new one.
+        // The app may have stored the id of another server. After a 410 it requests a new one.
         guard ObjectID.isWellFormed(id) else { throw Self.gone }
         do {
             let keys = try wanted.keys()

@@ -51,7 +51,8 @@ extension SecureSurface {
         }
         let secret = Array(text.utf8)
         if let problem = IdentitySecret.problem(secret) { throw SecureRequestError(problem) }
-        // On the same threads as all hashing; the backend takes turns with readers like another app.
+        // Hashing has threads of its own, on which the backend takes turns with readers like
+        // another app.
         let hash = try await checks.result(
             randomBytes(16),
             of: SecretVerifier.Caller(backendOf: Array(caller.appID.utf8)),

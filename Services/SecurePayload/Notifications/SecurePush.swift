@@ -1,8 +1,8 @@
 import JSON
 import PushCore
 
-/// The push for stored content: its id, and words that may be shown in the clear. Its messages are those that the
-/// tutorial's apps expect, in each platform's own format.
+/// The push for stored content: the content's id, and a text that may be sent in the clear. Its
+/// messages are those that the tutorial's apps expect, in each platform's own format.
 struct SecurePush: Equatable, Sendable {
     let id: String
     let identity: String
@@ -97,8 +97,8 @@ struct SecurePush: Equatable, Sendable {
         return result
     }
 
-    /// Wraps a text in CDATA. Compares scalars: as a `Character`, `]` or `>` with a combining mark is another
-    /// one.
+    /// Wraps a text in CDATA. Compares scalars, as `]` or `>` with a combining mark is another
+    /// `Character`.
     private static func marked(_ text: String) -> String {
         var result = "<![CDATA["
         var brackets = 0

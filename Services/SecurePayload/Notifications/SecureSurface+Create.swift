@@ -81,13 +81,14 @@ extension SecureSurface {
         ]
     )
 
-    /// The attempts to find an unused id: a numeric one may be in use.
+    /// The limit of attempts to find an unused id, as a numeric id may be in use.
     private static let maximumAttempts = 20
 
     /// `POST /api/notifications`: stores content and its push in one transaction.
     private func create(_ call: SecureCall) async throws -> HTTPServerResponse {
         if case .reader = call.caller, call.request.body.isEmpty {
-            // The tutorial's own request: its server has a fixed text for the caller. Carillon has none.
+            // The tutorial's app sends this request, as its server has a fixed text for the caller.
+            // Carillon has none.
             throw SecureRefusal.unproved
         }
         let caller = try call.caller.requireBackend()
@@ -238,7 +239,7 @@ extension SecureSurface {
         guard !devices.isEmpty else {
             throw HTTPProblem(status: 409, detail: "the identity has no device with a sealingKey")
         }
-        // A hundred copies of 64 KiB each take long.
+        // Sealing a hundred copies of 64 KiB each takes long, so it runs off the loop.
         return try await loop.blocking {
             try devices.map { device in
                 SealedCopy(

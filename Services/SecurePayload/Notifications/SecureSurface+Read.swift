@@ -8,8 +8,8 @@ import PushEvents
 import SecureStorage
 
 extension SecureSurface {
-    /// `GET /api/notifications/{id}`: returns the content to its reader, and its entry of the list to the
-    /// backend.
+    /// `GET /api/notifications/{id}`: returns the content to its reader. A backend gets the
+    /// content's entry in the list instead.
     func read(_ call: SecureCall) async throws -> HTTPServerResponse {
         switch call.caller {
         case .appKey: throw SecureRefusal.notEnough
@@ -37,7 +37,7 @@ extension SecureSurface {
     ) async throws -> HTTPServerResponse {
         let store = database.securePayloads
         guard let content = try await store.look(id, for: asks) else { throw notFound(reader) }
-        // Before it is marked as read: content that cannot be opened was not read.
+        // The content is opened first, as content that cannot be opened must not be marked as read.
         let text = try text(of: content)
         var wasRead = true
         if !content.wasRead || !content.isNoted {
@@ -98,8 +98,8 @@ extension SecureSurface {
     /// The parameters that only a backend's list may have.
     private static let backendQueries = ["identity", "limit", "after"]
 
-    /// `GET /api/notifications`: lists the content that waits for the reader; for the backend all that it
-    /// stored.
+    /// `GET /api/notifications`: lists the content that waits for the reader. A backend gets a list
+    /// of all that it stored.
     func list(_ call: SecureCall) async throws -> HTTPServerResponse {
         switch call.caller {
         case .appKey: throw SecureRefusal.notEnough

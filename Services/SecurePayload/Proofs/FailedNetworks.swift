@@ -1,7 +1,7 @@
 /// The networks that recently sent a wrong secret. Pure: no clock of its own. Bounded: two generations; the
 /// older one is dropped when the younger is full or old enough.
 struct FailedNetworks {
-    /// The lifetime of a generation; an entry lasts for one to two of these.
+    /// The lifetime of a generation. An entry lasts for one to two such lifetimes.
     static let lifetime = Duration.seconds(300)
 
     private var young: Set<[UInt8]> = []

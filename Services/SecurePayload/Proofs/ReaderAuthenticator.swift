@@ -8,11 +8,11 @@ import PushCore
 import SecureStorage
 import Storage
 
-/// Authenticates a caller by an app key, a token, the secret of a device or the secret of an identity.
-/// Nothing else of the request is read before; any wrong or missing credential gets the same response, after
-/// the same work.
+/// Authenticates a caller by an app key, a token, the secret of a device or the secret of an
+/// identity. Nothing else of the request is read before that. Any wrong or missing credential gets
+/// the same response, after the same work.
 ///
-/// One value a loop. Its counters and its cache belong to the process.
+/// Each loop has one instance. They share the process's counters and cache.
 struct ReaderAuthenticator: Sendable {
     let database: PushDatabase
     let logins: LoginCache
@@ -195,7 +195,7 @@ struct ReaderAuthenticator: Sendable {
         } else {
             stored = nil
         }
-        // All unknown apps count as one.
+        // All unknown apps take turns as one app.
         let caller = SecretVerifier.Caller(
             app: Array((app?.id ?? "").utf8),
             network: Array(address.utf8)
@@ -207,7 +207,8 @@ struct ReaderAuthenticator: Sendable {
         return known
     }
 
-    /// Compares a secret with its stored hash. A wrong one takes the same time, whether or not one is stored.
+    /// Compares a secret with its stored hash. A wrong secret takes the same time, whether or not a
+    /// hash is stored.
     private func check(
         _ secret: [UInt8],
         _ stored: String?,
@@ -229,7 +230,7 @@ struct ReaderAuthenticator: Sendable {
             }
         }
         let compared = hash
-        // The same secret against the same hash is one job.
+        // Comparisons of the same secret with the same hash share a job.
         let key = mark + sha256(Array(compared.stored.utf8))
         let right = try await checks.result(
             key,

@@ -28,7 +28,7 @@ final class ReaderLimits: Sendable {
         fileprivate let secret: [UInt8]
     }
 
-    /// - Returns: A trial, which `end` must end, or the seconds to wait.
+    /// - Returns: An attempt, which must be passed to `end`, or the seconds to wait.
     func begin(
         _ app: String,
         _ identity: String,

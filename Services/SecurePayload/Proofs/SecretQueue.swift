@@ -1,12 +1,12 @@
 /// A queue of secrets that wait to be hashed, fair between their senders. Pure: no thread, no clock of its
 /// own.
 ///
-/// Networks that recently sent a wrong secret wait behind all others. Apps take turns, within an app its
-/// networks do, and the secrets of a network keep their order. While an app's oldest secret has waited for
-/// long, its newest network goes first: it is served at once, whereas in order every one would be late. A
-/// network has a small share of the capacity. If the queue is full, the app with the most secrets gives way,
-/// then the network with the most, then the secret that has waited longest. A network that was turned away
-/// and returns too early waits behind the others, too.
+/// Networks that recently sent a wrong secret wait behind all others. Apps take turns, then the
+/// networks of an app, and the secrets of a network keep their order. Once an app's oldest secret
+/// has waited for long, its newest network goes first: in order, every secret would be late. A
+/// network may have a small share of the capacity. If the queue is full, the app with the most
+/// secrets gives way, then the network with the most, then the secret that has waited longest. A
+/// network that was turned away and returns too early waits behind the others, too.
 struct SecretQueue<Job> {
     /// The sender of a secret, and its app. A network is an IPv4 address or an IPv6 /64.
     struct Caller: Hashable {
@@ -17,9 +17,9 @@ struct SecretQueue<Job> {
             (self.app, self.network) = (app, network)
         }
 
-        /// Creates the caller for an app's backend, which has proved its master key and sets secrets. It
-        /// takes turns with the app's readers like another app, without a limit of share or age. No app id
-        /// begins with a NUL.
+        /// Creates the caller for an app's backend, which has proved its master key and sets
+        /// secrets. It takes turns with the app's readers like another app, without a limit of
+        /// share or age. Its key begins with a NUL, as no app id does.
         init(backendOf app: [UInt8]) { self.init(app: [0] + app, network: []) }
 
         fileprivate var isProved: Bool { app.first == 0 }
@@ -34,7 +34,8 @@ struct SecretQueue<Job> {
 
     /// The age at which a waiting job is refused.
     static var maximumAge: Duration { .seconds(5) }
-    /// The age of an app's oldest job at which the newest goes first, and may displace it.
+    /// The age of an app's oldest job from which its newest network goes first, and may displace
+    /// that job.
     static var overloadAge: Duration { .seconds(1) }
     /// The seconds for which a network that was turned away should not return.
     static var restSeconds: Int { 2 }
@@ -67,7 +68,7 @@ struct SecretQueue<Job> {
 
     var count: Int { waiting.count }
 
-    /// Adds a job, if its caller may have one more waiting.
+    /// Adds a job, unless its caller has as many waiting jobs as it may have.
     ///
     /// - Parameters:
     ///   - job: The work.
@@ -111,7 +112,8 @@ struct SecretQueue<Job> {
     /// Returns the number of jobs that one network may have waiting.
     private func share(_ hasFailed: Bool) -> Int { max(1, maximumWaiting / (hasFailed ? 50 : 10)) }
 
-    /// Returns the job that gives way to one more of a caller; `nil` if none does.
+    /// Returns the job that is evicted from a full queue for a job of this caller; `nil` if no job
+    /// is.
     private mutating func jobToEvict(
         for caller: Caller,
         _ hasFailed: Bool,
@@ -153,7 +155,7 @@ struct SecretQueue<Job> {
         by part: KeyPath<Caller, [UInt8]>
     ) -> (key: [UInt8], jobs: [Waiting]) {
         let groups = Dictionary(grouping: jobs) { $0.caller[keyPath: part] }
-        // Of groups of equal size, the one whose newest job came last.
+        // Among groups of equal size, the one with the newest job counts as the greatest.
         func weight(_ jobs: [Waiting]) -> (Int, Int) { (jobs.count, jobs.last?.id ?? 0) }
         let greatest = groups.max { weight($0.value) < weight($1.value) }
         return (greatest?.key ?? [], greatest?.value ?? [])
@@ -216,8 +218,8 @@ struct SecretQueue<Job> {
         return ids
     }
 
-    /// Records a wrong secret of a network: its waiting jobs, and those of the next minutes, wait behind all
-    /// others.
+    /// Records a wrong secret of a network. Its waiting jobs, and those of the next minutes, then
+    /// wait behind all others.
     mutating func noteFailure(from network: [UInt8], now: ContinuousClock.Instant) {
         failed.insert(network, now: now)
     }

@@ -68,10 +68,10 @@ final class SecretVerifier: ServicePart, Sendable {
     /// Runs work on a hashing thread, or joins the job with the same key.
     ///
     /// - Parameters:
-    ///   - key: The same for the same work, and only then.
+    ///   - key: A key that is the same for the same work, and differs for all other work.
     ///   - caller: The sender, which takes turns with others.
     ///   - presence: The waiting client; once it has gone, the call ends.
-    ///   - work: Blocks.
+    ///   - work: The work, which blocks its thread.
     /// - Returns: The result of the work.
     /// - Throws: The error of the work; `SecureRefusal.busy` if the queue is full, the job has waited too long
     ///   or the service stops; `CancellationError` once the client has gone.
@@ -84,7 +84,7 @@ final class SecretVerifier: ServicePart, Sendable {
         try await presence.whileThere { try await self.wait(key, of: caller, work) }
     }
 
-    /// Records a wrong secret of a network: from now on it waits behind the others.
+    /// Records a wrong secret of a network. From now on its jobs wait behind the others.
     func noteFailure(from network: [UInt8]) {
         lock.withLock { unsafe queue.noteFailure(from: network, now: .now) }
     }

@@ -6,7 +6,7 @@ import SecureStorage
 enum SecureCaller: Sendable {
     /// The app's backend, by its master key.
     case backend(Caller)
-    /// A copy of the app: the app key gives no access here.
+    /// A client with the app key, which gives no access here.
     case appKey
     case reader(AuthenticatedReader)
 
@@ -33,7 +33,7 @@ struct AuthenticatedReader: Sendable {
 
     /// Returns the reader in the store's form.
     ///
-    /// - Parameter named: The device that an identity says it reads on.
+    /// - Parameter named: The device on which an identity says that it reads.
     /// - Returns: The reader.
     func reader(naming named: String? = nil) -> SecureReader {
         SecureReader(app: app.id, identity: identity, installation: device, named: named)

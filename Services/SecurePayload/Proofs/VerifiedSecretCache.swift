@@ -1,10 +1,12 @@
 import Cryptography
 import Observability
 
-/// A cache of secrets that were recently right, so that a device that reads again costs no hashing. It stores
-/// HMACs under a key of the process: a later reader of its memory, without the key, has to guess again.
+/// A cache of secrets that were recently right, so that a device that reads again costs no hashing.
+/// It stores HMACs under a random key of the process, so that its entries alone do not help to
+/// guess a secret.
 ///
-/// An entry is valid only for the hash that the secret was compared with: a changed secret has another one.
+/// An entry is valid only for the hash with which the secret was compared: a changed secret has
+/// another hash.
 final class VerifiedSecretCache: Sendable {
     private struct Success {
         let hash: [UInt8]
@@ -25,11 +27,12 @@ final class VerifiedSecretCache: Sendable {
 
     /// Returns the cache key of a secret; it differs for each app, identity and secret.
     func mark(_ app: String, _ identity: String, _ secret: [UInt8]) -> [UInt8] {
-        // No name holds a NUL; the secret comes last.
+        // The parts cannot be confused, as names contain no NUL, and the secret comes last.
         hmacSHA256(key: key, Array(app.utf8) + [0] + Array(identity.utf8) + [0] + secret)
     }
 
-    /// Whether the secret was right for some hash; `isRight` says whether that is still the stored one.
+    /// Whether the secret was right for some hash; `isRight` says whether it is right for the
+    /// stored one.
     func holds(_ mark: [UInt8], now: ContinuousClock.Instant = .now) -> Bool {
         find(mark, now) != nil
     }

@@ -10,13 +10,14 @@ final class WorkerThreads: @unchecked Sendable {
     /// A closure that returns the next work; `nil` if there is nothing to do.
     typealias Source = @Sendable () -> (@Sendable () -> Void)?
 
-    /// The state that the threads retain; it does not retain them.
+    /// The state that the threads retain. It does not retain the threads.
     @safe
     private final class Shared: @unchecked Sendable {
         let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
         let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
         var isOver = false
-        /// The number of calls of `wake`, so that one between a check and a wait is not missed.
+        /// The number of calls of `wake`. Threads compare it, so that a call between a check and a
+        /// wait is not missed.
         var wakes = 0
         var source: Source = { nil }
         let niceness: Int32
@@ -73,7 +74,7 @@ final class WorkerThreads: @unchecked Sendable {
         shared = Shared(niceness: niceness)
     }
 
-    /// Starts the threads, once. Each calls `source` whenever there may be something to do.
+    /// Starts the threads, once. Each calls `source` whenever there may be work.
     func start(_ source: @escaping Source) {
         shared.source = source
         for _ in 0..<count {
@@ -95,7 +96,7 @@ final class WorkerThreads: @unchecked Sendable {
         }
     }
 
-    /// Wakes the threads, as there is something to do.
+    /// Wakes the threads, as there may be work.
     func wake() {
         shared.locked {
             shared.wakes += 1

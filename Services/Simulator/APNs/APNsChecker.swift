@@ -26,7 +26,7 @@ struct APNsConnection: Sendable, Equatable {
 /// Checks a request as APNs does: the headers, then the path, then the provider token, then the payload. Pure
 /// except for a cache of verified signatures.
 ///
-/// Apple does not document the order; this is that of Pushy's mock server.
+/// Apple does not document the order. This is the order of Pushy's mock server.
 struct APNsChecker: Sendable {
     private struct ProviderToken: Sendable {
         let team: String
@@ -36,7 +36,7 @@ struct APNsChecker: Sendable {
 
     static let maximumTokenAge: Int64 = 3600
     static let minimumTokenInterval: Int64 = 1200
-    /// The most by which a sender's clock may be ahead of ours.
+    /// The largest time by which a sender's clock may be ahead of ours.
     static let clockSkew: Int64 = 300
 
     private var keys: [String: APNsKey] = [:]
@@ -97,7 +97,8 @@ struct APNsChecker: Sendable {
         else { throw Refusal(400, "BadMessageId") }
     }
 
-    /// Validates the topic, and returns that of a client certificate if it names one, else the header's.
+    /// Validates the topic. Returns the topic of the client certificate if it names one, else the
+    /// header's.
     private func checkTopic(
         _ request: HTTPServerRequest,
         _ result: inout CheckResult
@@ -219,7 +220,8 @@ struct APNsChecker: Sendable {
             issuedAt: issuedAt,
             environment: key.environment
         )
-        // Senders have a handful; more is a flood, and verifying a signature again is cheap.
+        // A sender has a handful of tokens. If there are more, all are dropped, as verifying a
+        // signature again is cheap.
         if verified.count >= 1000 { verified = [:] }
         verified[text] = token
         return token

@@ -1,7 +1,7 @@
 import Cryptography
 import JSON
 
-/// Credentials to accept beside the existing ones: the body of `PUT /credentials`.
+/// Credentials to accept in addition to the existing ones: the body of `PUT /credentials`.
 struct CredentialSet: Sendable {
     var apns: [APNsKey] = []
     var fcm: [FCMAccount] = []

@@ -38,8 +38,9 @@ struct ReceivedRequest: Sendable {
 
 /// The received requests, bounded: the oldest are dropped, and counted.
 ///
-/// Numbers grow by two from 1, and `next` is the even one after the last: so `after` may be the last number
-/// that a client saw, or the last `next`, and neither misses or repeats a request.
+/// Numbers are odd and begin with 1, and `next` is the even number after the last one. So a client
+/// may pass its last number or the last `next` as `after`. In both cases it neither misses a
+/// request nor gets one twice.
 struct ReceivedLog: Sendable {
     static let maximumCount = 50_000
     static let maximumBytes = 64 << 20

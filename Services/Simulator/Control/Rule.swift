@@ -48,8 +48,8 @@ struct Rule {
         case hang
         /// The stream is reset.
         case reset
-        /// GOAWAY: after the answer if the rule has a status; else the request is among those that were not
-        /// processed.
+        /// GOAWAY. If the rule has a status, it follows the answer. Otherwise it declares the
+        /// request unprocessed.
         case goaway
     }
 
@@ -57,8 +57,8 @@ struct Rule {
     let source: JSONObject
     var provider: Provider?
     var token: TextPattern?
-    /// An extension of the contract: without a path a rule applies to pushes only, with it to any request
-    /// with that path, also to token endpoints.
+    /// An extension of the contract. Without a path, a rule applies to pushes only. With a path, it
+    /// applies to any request with that path, including those to token endpoints.
     var path: TextPattern?
     var percent = 100.0
     var status: Int?
@@ -196,7 +196,7 @@ struct RuleSet {
 
     private var rules: [Rule] = []
 
-    /// Replaces all rules, or none if one of them is invalid.
+    /// Replaces all rules. If one of them is invalid, the old rules stay.
     mutating func replace(with value: JSONValue) throws(ControlError) {
         guard let list = value.array else { throw ControlError("rules", "are not a list") }
         guard list.count <= Self.limit else {

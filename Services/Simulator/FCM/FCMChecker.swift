@@ -117,7 +117,7 @@ struct FCMChecker: Sendable {
                 now: now
             )
             let parsed = try? JSONValue.parse(request.body)
-            // Only for the record: the checks below have their own order.
+            // These are for the log of received requests. The checks below have their own order.
             let message = parsed?["message"]
             result.token = message?["token"]?.string
             result.topic = message?["topic"]?.string ?? message?["condition"]?.string

@@ -101,8 +101,8 @@ struct WNSChecker: Sendable {
 
     // MARK: Channels
 
-    /// Checks a request to a channel URI. A channel whose URI has `owner=<client id>` belongs to that app
-    /// alone, and is a phone's if its path has `/phone/`.
+    /// Checks a request to a channel URI. If the URI has `owner=<client id>`, the channel belongs
+    /// to that app alone. If the path has `/phone/`, the channel is a phone's.
     func check(_ request: HTTPServerRequest, now: Int64) -> CheckResult {
         CheckResult.of { result throws(Refusal) in
             result.token = request.rawTarget

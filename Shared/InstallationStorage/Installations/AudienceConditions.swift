@@ -3,9 +3,9 @@ package import PushCore
 import Storage
 
 extension PushRequest.Selectors {
-    /// Whether their members are chosen when the push is planned, and stored with its shards: as the
-    /// result of the condition, or because an identity's devices may change. Others are cut, or become
-    /// rows.
+    /// Whether the members are selected when the push is planned, and stored with its shards:
+    /// because a condition selects them, or because an identity's devices may change. Other
+    /// audiences are cut into ranges, or become rows.
     package func isChosen(isLarge: Bool) -> Bool {
         isDirect ? identities != nil && isLarge : condition != nil
     }
@@ -32,8 +32,8 @@ extension PushRequest.Selectors {
         return conditions
     }
 
-    /// Returns the conditions that leave out installations that are informed in another way, or
-    /// already, or that get template sends only.
+    /// Returns the conditions that leave out installations that get the content by a topic of FCM,
+    /// have it already, or get template sends only.
     package func besideTopic(_ parameters: inout [PostgresValue]) -> String {
         var conditions = isOfTemplate ? "" : " AND NOT n.template_only"
         if exceptFCM { conditions += " AND n.provider <> '\(Platform.fcm.rawValue)'" }
@@ -48,7 +48,7 @@ extension PushRequest.Selectors {
         return conditions
     }
 
-    /// Returns the conditions that name installations one by one.
+    /// Returns the conditions for selectors that list identities or installations.
     package func names(_ parameters: inout [PostgresValue], of alias: String) -> String {
         var conditions = ""
         if let identities {

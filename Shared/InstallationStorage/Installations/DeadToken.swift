@@ -28,10 +28,10 @@ package struct DeadToken {
         .text("reason") { $0.reason ?? "unregistered" },
     ])
 
-    /// Marks the installations that still have a token that died. A token registered after the provider
-    /// found it dead is valid again; one that was replaced is another token. A `BadDeviceToken` counts
-    /// only for an installation that names that environment itself: the push may have named a token
-    /// with the wrong one.
+    /// Disables the installations that still have a dead token. A token that was registered again
+    /// after the provider found it dead is valid, and a replaced token does not count. A
+    /// `BadDeviceToken` counts only if the installation names that environment: otherwise the push
+    /// may have chosen the wrong one.
     package static func disable(_ dead: [DeadToken], _ transaction: PostgresTransaction)
         async throws
     {

@@ -2,8 +2,7 @@ import Postgres
 package import PushCore
 import Storage
 
-/// An index of a field that an app added itself, for range queries (`$lt` and its like) over one type
-/// of value.
+/// An index of an app's own field, for range queries (such as `$lt`) over values of one type.
 package struct FieldIndex: Sendable, Equatable {
     package enum ValueType: String, Sendable, CaseIterable {
         case number, date, text
@@ -20,12 +19,13 @@ package struct FieldIndex: Sendable, Equatable {
     }
 }
 
-/// The indexes that operators create. Each is two, of one app's rows: one over the values, as
-/// `WhereCompiler` compares them, and one, most often empty, of the rows where the field is an array,
-/// whose elements are compared too; the planner needs both to skip the other rows.
+/// The indexes that operators create. Each consists of two indexes over the rows of one app. One
+/// has the values, as `WhereCompiler` compares them. The other, mostly empty, has the rows in which
+/// the field is an array, as its elements are compared, too. The planner needs both to skip all
+/// other rows.
 ///
-/// They are built and dropped `CONCURRENTLY`, beside all writes; one that was not finished is invalid
-/// until it is created again. Their comments contain the app, the type and the field.
+/// They are built and dropped `CONCURRENTLY`, while writes continue. An unfinished index is invalid
+/// until it is created again. The comment of an index contains the app, the type and the field.
 package struct FieldIndexStore: Sendable {
     let database: Database
 
@@ -65,7 +65,7 @@ package struct FieldIndexStore: Sendable {
     /// reading all installations, and waits for older transactions; writes continue.
     ///
     /// - Returns: Whether anything was built.
-    /// - Throws: `StorageError` of kind `conflict` if it is being built elsewhere just now.
+    /// - Throws: `StorageError` of kind `conflict` if another session is building the index.
     package func create(_ index: FieldIndex) async throws -> Bool {
         var isNew = false
         for part in FieldIndex.Part.allCases {
@@ -82,7 +82,7 @@ package struct FieldIndexStore: Sendable {
             for sql in try await statements(part, index, name) {
                 try await database.executeAlone(sql)
             }
-            // The planner has statistics of an expression only after this.
+            // The planner has statistics of an expression only after an `ANALYZE`.
             try await database.executeAlone("ANALYZE installations")
             // Comes last: an index with a comment is finished, and is not checked again.
             let comment = try await database.execute(
@@ -109,7 +109,7 @@ package struct FieldIndexStore: Sendable {
 
     private enum State {
         case missing, beingBuilt, broken
-        /// Built, but its creator stopped before the rest was done.
+        /// Built, but without its comment: its creator stopped before that.
         case untold
         case usable
     }

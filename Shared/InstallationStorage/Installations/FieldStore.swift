@@ -2,12 +2,12 @@ import Postgres
 package import PushCore
 package import Storage
 
-/// The types of the fields that apps add to their objects: set by the first value, once for all
-/// replicas, and deleted when an operator says so.
+/// The types of the fields that apps add to their objects. The first value decides the type for all
+/// replicas, until an operator deletes it.
 ///
-/// A save stores the types of the fields that it is the first to use at the end of its own transaction:
-/// a save that fails decides nothing, and of two that are first at the same time the later one finds
-/// the types of the earlier.
+/// At the end of its transaction, a save stores the types of the fields that it is the first to
+/// use. So a failed save decides nothing, and of two concurrent first saves the later one finds the
+/// types of the earlier one.
 package struct FieldStore: Sendable {
     let database: Database
     let types: FieldTypeCache
@@ -78,7 +78,7 @@ package struct FieldStore: Sendable {
     ) async throws -> NewFields {
         var own: [FieldUse] = []
         for use in uses {
-            // From here on names are ASCII, so comparing them is comparing their bytes.
+            // From here on, names are ASCII, so `==` compares their bytes.
             if let problem = FieldName.problem(use.name) { throw problem }
             guard let type = FieldType.fixed(use.name, of: className) else {
                 own.append(use)
@@ -120,8 +120,8 @@ package struct FieldStore: Sendable {
 
     // MARK: Learning
 
-    /// Returns the last statements of a transaction, so that others that wait for their result wait
-    /// only for its commit: one inserts the types, one reads the stored types.
+    /// Returns two statements: one inserts the types, one reads the stored types. They come last in
+    /// a transaction, so that a transaction that waits for them waits only for the commit.
     static func statements(
         learning fields: [DecidedField]
     ) -> [(sql: String, parameters: [PostgresValue])] {

@@ -36,7 +36,7 @@ struct DecidedField: Sendable {
     let type: FieldType
 }
 
-/// The types that were decided for fields, by any save, while a batch runs.
+/// The types of fields that were decided, by this batch or another save, while the batch runs.
 struct DecidedFields: Sendable {
     private var types: [FieldKey: FieldType] = [:]
 
@@ -75,8 +75,8 @@ struct DecidedFields: Sendable {
         }
     }
 
-    /// Whether no type differs. A field that `others` do not have was not stored, as its class was
-    /// full.
+    /// Whether `others` have no field with a different type. A field that they do not have was not
+    /// stored, as its class was full.
     func agrees(with others: DecidedFields) -> Bool {
         types.allSatisfy { key, type in others.types[key].map { $0 == type } ?? true }
     }
@@ -98,12 +98,12 @@ package struct NewFields: Sendable {
     }
 }
 
-/// A cache of one loop of the types of fields, so that a save that uses cached fields needs no query.
+/// One loop's cache of the types of fields: a save that uses only cached fields needs no query.
 ///
 /// Bounds: as many fields in all as a few hundred full classes have; beyond that, the cache is cleared.
 final class FieldTypeCache: Sendable {
-    /// The most fields of one class that have types. LeanCloud's have 300 columns; a further field of
-    /// an app has no type.
+    /// The limit of fields with a type in one class; further fields have none. LeanCloud's classes
+    /// have 300 columns.
     static let maximumFields = 1000
     private static let maximumRemembered = 200_000
 
@@ -138,8 +138,8 @@ final class FieldTypeCache: Sendable {
         }
     }
 
-    /// Adds the types of a committed save. An entry of another version stays as it is. A class that is
-    /// full after this may have had no room for all of them, so its entry is removed and read again.
+    /// Adds the types of a committed save to an entry of the same version. If the class is full
+    /// then, some of the types may not have been stored, so the entry is removed, to be read again.
     func learned(_ new: NewFields) {
         guard !new.fields.isEmpty else { return }
         lock.withLock {

@@ -2,7 +2,8 @@ import Postgres
 import PushCore
 import Storage
 
-/// The names of the templates that an app's devices have: a send becomes one push for each.
+/// The names of the templates that an app's devices have. A template send becomes one push for each
+/// name.
 package struct HubTemplateStore: Sendable {
     let database: Database
 
@@ -19,9 +20,9 @@ package struct HubTemplateStore: Sendable {
     /// - Parameters:
     ///   - names: The names of one installation.
     ///   - app: The app's id.
-    ///   - limit: How many the app may have afterwards, if any of them is new.
-    /// - Returns: `false` if the app has too many; first, names that no device has an hour after they
-    ///   were stored are deleted.
+    ///   - limit: The number of names that the app may have afterwards, if any of these is new.
+    /// - Returns: `false` if the app would have too many names. Before that, names that were stored
+    ///   over an hour ago and that no device has are deleted.
     /// - Throws: `StorageError`.
     package func know(
         _ names: Set<String>,

@@ -68,7 +68,7 @@ package struct IdentityStore: Sendable {
     package enum Change: Sendable {
         case changed(Identity)
         case unknown
-        /// It exists, and does not match the condition.
+        /// The identity exists, but does not match the condition.
         case unmatched
     }
 
@@ -152,7 +152,7 @@ package struct IdentityStore: Sendable {
         try await page(app: app, where: condition, order: order, limit: limit, skip: skip).whole()
     }
 
-    /// Returns the same identities up to the size of one response, or the first `bytes` of it.
+    /// Returns the same identities, cut at `bytes`: by default the size of one response.
     package func page(
         app: String,
         where condition: Where = .everything,
@@ -177,8 +177,8 @@ package struct IdentityStore: Sendable {
         return try PageBound.places(rows)
     }
 
-    /// Returns the first identities that exist of the ids, in their order, up to `PageBound.partBytes`;
-    /// at least one.
+    /// Returns the identities of these ids that still exist, in the same order: as many as fit into
+    /// `PageBound.partBytes`, at least one.
     package func part(app: String, of ids: [String]) async throws -> ObjectPage<Identity> {
         try await PageBound.part(
             of: """

@@ -6,23 +6,23 @@ import Storage
 // The transaction of a batch, in two round trips and a commit: lock all keys in one order and read the
 // rows that they find; write the changed rows.
 //
-// Rows are not locked when they are read: a lock is a second write of each row. If a row's version is
-// not the one that was read when it is written, the batch is run again, with locks.
+// Rows are not locked when they are read, as a lock is a second write of each row. If a row has
+// another version when it is written than when it was read, the batch runs again, with locks.
 
 extension InstallationBatch {
     /// Thrown if a row was changed since the batch read it, or if the batch writes rows that it has to
     /// lock.
     struct NeedsLocks: Error {}
 
-    /// Thrown if another save was the first to use a field, with another type: the batch is run again
-    /// with that type.
+    /// Thrown if another save was the first to use a field, with another type. Then the batch runs
+    /// again with that type.
     struct FieldTypeConflict: Error {
         let fields: DecidedFields
     }
 
-    /// - Returns: An outcome for each, in their order; nothing of it is durable before the commit.
-    /// - Throws: `NeedsLocks`, if it was called without, and `FieldTypeConflict`: the caller has to
-    ///   roll the transaction back, and run it again with them.
+    /// - Returns: The outcome of each save, in order. Nothing is durable before the commit.
+    /// - Throws: `NeedsLocks` if it ran without locks, or `FieldTypeConflict`. Then the caller has
+    ///   to roll the transaction back, and to run the batch again with locks or with those types.
     static func run(
         _ saves: [InstallationSave],
         locksRows: Bool,
@@ -130,8 +130,8 @@ extension InstallationBatch {
         return InstallationBatch(installations, versions: versions)
     }
 
-    /// Returns the statement that sets the time limits: a save must not wait for long while others wait
-    /// behind it. A condition may take the database long, and locks the row meanwhile.
+    /// Returns the statement that sets the time limits. A save must not wait for a lock for long if
+    /// others wait behind it. A condition must be tested soon, as the row is locked meanwhile.
     private static func limits(
         of saves: [InstallationSave]
     ) -> (sql: String, parameters: [PostgresValue]) {
@@ -183,7 +183,8 @@ extension InstallationBatch {
         }
     }
 
-    /// Saves of the same device wait for each other, whether or not it has a row yet.
+    /// Locks the names of all keys, so that saves of one device wait for each other, even before it
+    /// has a row.
     private static let lockSQL = """
         SELECT count(pg_advisory_xact_lock(key)) FROM (
             SELECT DISTINCT hashtextextended(current_schema() || name, 0) AS key
@@ -236,7 +237,7 @@ extension InstallationBatch {
             WHERE i.app = o.app AND i.object_id = o.object_id) AS n
         """
 
-    /// One by one, in the order in which all transactions lock installations.
+    /// Locks the rows one by one, in the order in which all transactions lock installations.
     private static let lockRowsSQL = """
         ), ordered AS MATERIALIZED (SELECT * FROM wanted ORDER BY app, object_id)
         SELECT n.* FROM ordered o CROSS JOIN LATERAL (
@@ -293,14 +294,15 @@ extension InstallationBatch {
         WHERE i.app = w.app AND i.object_id = w.object_id
         """
 
-    /// Unique keys are checked row by row: a row must give a key up before another gets it.
+    /// Postgres checks unique keys row by row, so a row must give up a key before another row gets
+    /// it.
     private static let vacateSQL = """
         UPDATE installations i SET token = NULL, token_hash = NULL, installation_id = NULL
         FROM unnest($1::text[], $2::text[]) AS w(app, object_id)
         WHERE i.app = w.app AND i.object_id = w.object_id
         """
 
-    /// Its times are the database's: "created before the push" must not depend on two clocks.
+    /// The times are the database's, so that "created before the push" compares times of one clock.
     private static let insertSQL = """
         INSERT INTO installations (app, object_id, device_type, provider, token, token_hash,
             environment, identity, channels, installation_id, badge, time_zone, locale,
@@ -384,7 +386,8 @@ extension InstallationBatch {
         ])
     }
 
-    /// An array of arrays must be rectangular, so each array travels as its literal.
+    /// Returns an array as a literal. Postgres requires an array of arrays to be rectangular, so
+    /// each inner array is sent as a literal.
     private static func arrayLiteral(_ texts: [String]) -> String {
         var bytes = [UInt8(ascii: "{")]
         for (index, text) in texts.enumerated() {

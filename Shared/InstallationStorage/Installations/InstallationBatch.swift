@@ -3,15 +3,15 @@ import Postgres
 import PushCore
 import Storage
 
-/// Applies saves in their order to the installations that they may concern, all of which are in memory:
-/// values in, rows to write out. No I/O.
+/// Applies saves, in their order, to installations in memory, and collects the rows to write. The
+/// installations are all that the saves may concern. No I/O.
 struct InstallationBatch {
     struct RowID: Hashable {
         var app: String
         var objectID: String
     }
 
-    /// The size at which a batch accepts no more saves: everything that it writes is in memory at once.
+    /// The size at which a batch accepts no more saves, as all that it writes is in memory at once.
     private static let maximumBytes = 4 << 20
 
     /// The rows before the batch.
@@ -21,8 +21,8 @@ struct InstallationBatch {
     private(set) var changed: Set<RowID> = []
     private(set) var deleted: Set<RowID> = []
     private var bytes = 0
-    /// The rows that had a key at any time in this batch. Only an index for the search: the row says
-    /// whether it has the key now.
+    /// The rows that had a key at any time in this batch. It serves the search only: `current` says
+    /// whether a row still has the key.
     private var holders: [Key: [RowID]] = [:]
 
     private struct Key: Hashable {
@@ -79,7 +79,7 @@ struct InstallationBatch {
         case again(DeviceKeys)
     }
 
-    /// Decides which row a save is about, or that it creates one.
+    /// Decides which row a save changes, or that it creates a row.
     func decide(_ save: InstallationSave) throws(InstallationError) -> SaveDecision {
         let (app, request) = (save.app, save.request)
         var keys: Set<Key> = []
@@ -117,7 +117,7 @@ struct InstallationBatch {
         for objectID in decision.replaced where objectID != kept.objectID {
             delete(RowID(app: save.app, objectID: objectID))
         }
-        // An installation without new keys takes none from another.
+        // An installation without new keys does not take a key from another.
         if !keys.isEmpty || !kept.deviceToken.isSame(as: existing?.deviceToken) {
             displace(by: kept, save)
             remember(kept)

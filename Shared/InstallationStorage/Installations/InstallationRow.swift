@@ -25,8 +25,9 @@ package enum InstallationRow {
             PushEnvironment(rawValue: try row.text("environment")) ?? .none
         installation.identity = try row.textOrNil("identity")
         installation.channels = try row.textArray("channels")
-        // The marks count only beside the stored value of an absent field: the statements that raise a
-        // badge, and the previous version, need not know them.
+        // A mark such as `channels_absent` counts only if the column has the value of an absent
+        // field. So the previous version, and the statements that raise a badge, need not write
+        // marks.
         installation.hasChannels =
             try !installation.channels.isEmpty || !row.boolean("channels_absent")
         installation.installationID = try row.textOrNil("installation_id")

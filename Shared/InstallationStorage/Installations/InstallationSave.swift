@@ -13,17 +13,17 @@ package struct SavedInstallation: Sendable {
 struct InstallationSave: Sendable {
     let app: String
     let request: SaveRequest
-    /// A condition that the database tests, which may take long: such a save is a batch of its own, in
-    /// a queue of its own.
+    /// A condition that the database tests. As that may take long, such a save is a batch by
+    /// itself, in the slow queue.
     var condition: Where?
-    /// The app's own fields that it is the first to use.
+    /// The app's own fields that this save is the first to use.
     let fields: NewFields?
     /// Gets the existing installation, or `nil`; returns the one to store. May be called again.
     let change: @Sendable (Installation?) throws -> Installation
-    /// Whether another transaction has locked a row that it needs: then it waits in the slow queue,
-    /// where no plain save waits behind it.
+    /// Whether another transaction has locked a row that the save needs. Then the save waits in the
+    /// slow queue, where no plain save waits behind it.
     var hasToWait = false
-    /// Keys that the change turned out to set although the body did not name them.
+    /// Keys that the change sets although the body does not name them.
     var furtherKeys = DeviceKeys()
 
     init(
@@ -40,7 +40,7 @@ struct InstallationSave: Sendable {
         self.change = change
     }
 
-    /// The keys by which it may find an installation, or that it may take from another.
+    /// The keys by which the save may find an installation, or that it may take from another.
     var keys: DeviceKeys {
         var keys = furtherKeys
         if let id = request.effectiveInstallationID { keys.installationIDs.insert(id) }
@@ -59,8 +59,8 @@ enum SaveOutcome: Sendable {
     case saved(SavedInstallation)
     case unknownObject
     case failed(any Error)
-    /// It needs more keys than it has locked.
+    /// The save has not locked these keys, which it needs, too.
     case again(DeviceKeys)
-    /// The batch was full before its turn came.
+    /// The batch was full before this save.
     case postponed
 }

@@ -9,15 +9,15 @@ package struct AudienceExplanation: Sendable {
     /// The selected installations that a push would go to: valid, with a token.
     package var reachable: [Platform: Int] = [:]
     package let plan: QueryPlan
-    /// The database's own words, a line for each step. They contain the selectors' values.
+    /// The steps of the plan, in the database's words. They contain the selectors' values.
     package let steps: [String]
 }
 
 extension InstallationStore {
     /// Counts an audience, and returns the plan.
     ///
-    /// - Throws: `WhereError` for a condition on a field that is not stored; `StorageError`, of which
-    ///   `isStatementTimeout` says that the condition asks too much.
+    /// - Throws: `WhereError` for a condition on a field that is not stored; `StorageError`, whose
+    ///   `isStatementTimeout` means that the condition takes the database too long.
     package func explain(
         app: String,
         _ selectors: PushRequest.Selectors

@@ -11,8 +11,8 @@ package struct DeadChannel: Sendable, Equatable {
 }
 
 extension InstallationStore {
-    /// Returns the dead channels, the latest first, without installations that were only silent or had
-    /// expired: at most `limit` of them, and at most `maximumBytes`.
+    /// Returns the dead channels, the latest first: at most `limit` of them, and at most
+    /// `maximumBytes`. Installations that were only silent, or had expired, are left out.
     package func deadChannels(
         app: String,
         limit: Int,

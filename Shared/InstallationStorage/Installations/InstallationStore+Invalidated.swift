@@ -10,7 +10,7 @@ package struct InvalidatedInstallations: Sendable, Equatable {
 }
 
 extension InstallationStore {
-    /// Returns what `restore` would find, for every reason.
+    /// Returns the numbers of installations that `restore` would find, by reason.
     package func invalidated(
         since: Instant,
         app: String? = nil

@@ -13,7 +13,7 @@ extension InstallationStore {
         package var identity: String?
         package var channel: String?
         package var isValid: Bool?
-        /// The object id behind which the page begins, in the order of the ids.
+        /// The object id after which the page begins, in the order of the ids.
         package var after: String?
 
         package init() {}
@@ -52,8 +52,8 @@ extension InstallationStore {
         ).rows.map(InstallationRow.read)
     }
 
-    /// Returns the installation of this object id, or else of this installationId; if there is none and
-    /// `beginnings` is set, the installations whose ids begin so.
+    /// Returns the installation with this object id, or else with this installationId. If there is
+    /// none and `beginnings` is set, returns the installations whose ids begin with the name.
     package func find(
         app: String,
         named name: String,

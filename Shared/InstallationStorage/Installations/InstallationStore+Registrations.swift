@@ -11,12 +11,12 @@ extension InstallationStore {
         case condition(Where)
     }
 
-    /// Returns a page in the order of the object ids, installations among them.
+    /// Returns a page of rows, registrations and installations, in the order of their object ids.
     ///
     /// - Parameters:
     ///   - app: The app's id.
     ///   - selection: The rows.
-    ///   - objectID: The first that may be in it.
+    ///   - objectID: The first object id that may be in the page.
     ///   - limit: The most rows.
     /// - Returns: At most `limit` rows.
     /// - Throws: `WhereError` for a condition that is too large; `StorageError`.

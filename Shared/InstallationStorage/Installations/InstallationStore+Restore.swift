@@ -9,7 +9,7 @@ extension InstallationStore {
     /// again. Installations that were registered again in the meantime, or muted by their client, are
     /// left alone, and so are those that a dispatcher older than the schema's version 4 made invalid.
     ///
-    /// It works in many small transactions; one that was interrupted can be called again.
+    /// It works in many small transactions. After an interruption, it can be called again.
     ///
     /// - Parameters:
     ///   - since: The earliest time of the invalidation.
@@ -22,7 +22,8 @@ extension InstallationStore {
         while true {
             let count = try await database.transaction { transaction in
                 try await IndexPlan.require(transaction)
-                // "IS TRUE" keeps the index of invalidations out of the lookups by key.
+                // `IS TRUE` keeps the planner from using the index of invalidations for the lookups
+                // by key.
                 return try await transaction.execute(
                     """
                     WITH found AS MATERIALIZED (

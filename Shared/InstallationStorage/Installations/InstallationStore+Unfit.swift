@@ -24,15 +24,16 @@ extension InstallationStore {
     /// - Parameters:
     ///   - app: The app's id.
     ///   - credentials: The credentials of the app.
-    /// - Returns: A count for each platform that it has installations of.
-    /// - Throws: `StorageError`, of which `isStatementTimeout` says that they are too many.
+    /// - Returns: The counts for each platform of which the app has installations.
+    /// - Throws: `StorageError`, whose `isStatementTimeout` means that the app has too many
+    ///   installations.
     package func unfit(
         app: String,
         _ credentials: [StoredCredential]
     ) async throws -> [InstallationsWithoutCredential] {
         let topics = credentials.filter { $0.platform == .apns }
         let hasDefault = topics.count == 1 || topics.contains(where: \.isDefault)
-        // MPNS has channels that need no credential, connections never do.
+        // Some channels of MPNS need no credential, and connections never need one.
         let platforms = Set(credentials.map(\.platform.rawValue))
             .union([Platform.mpns, .connection].map(\.rawValue))
         return try await database.execute(

@@ -3,7 +3,8 @@ package import PushCore
 import Storage
 
 extension InstallationStore {
-    /// Returns the installations that a condition selects; the nearest first if it asks for that.
+    /// Returns the installations that a condition selects; the nearest first if the condition says
+    /// so.
     ///
     /// - Throws: `WhereError` for a condition on a field that is not stored, `StorageError` if the
     ///   database fails, its statement timeout included; `PageTooLarge`.
@@ -17,7 +18,7 @@ extension InstallationStore {
         try await page(app: app, where: condition, order: order, limit: limit, skip: skip).whole()
     }
 
-    /// Returns the same installations up to the size of one response, or the first `bytes` of it.
+    /// Returns the same installations, cut at `bytes`: by default the size of one response.
     package func page(
         app: String,
         where condition: Where,
@@ -42,8 +43,8 @@ extension InstallationStore {
         return try PageBound.places(rows)
     }
 
-    /// Returns the first installations that exist of the ids, in their order, up to
-    /// `PageBound.partBytes`; at least one.
+    /// Returns the installations of these ids that still exist, in the same order: as many as fit
+    /// into `PageBound.partBytes`, at least one.
     package func part(app: String, of ids: [String]) async throws -> ObjectPage<Installation> {
         try await PageBound.part(
             of: """
@@ -127,8 +128,8 @@ extension InstallationStore {
         ).first?.integer("count") ?? 0
     }
 
-    /// Returns the plan by which the database would count what a condition selects, a line for each
-    /// step. It contains the condition's values.
+    /// Returns the plan by which the database would count the selected installations, a line for
+    /// each step. It contains the condition's values.
     package func plan(app: String, where condition: Where) async throws -> String {
         var compiler = WhereCompiler(app: app, parameters: [.text(app)])
         let condition = try compiler.installations(condition, as: "n")

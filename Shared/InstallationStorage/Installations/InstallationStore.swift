@@ -5,8 +5,8 @@ import Storage
 
 /// The installations of all apps.
 ///
-/// The batches of `SaveBatcher` write saves; the rule of a save (`SaveRule`) decides which installation
-/// it is about.
+/// `SaveBatcher` writes the saves in batches. The rule of a save (`SaveRule`) decides which
+/// installation the save changes.
 package struct InstallationStore: Sendable {
     let database: Database
     let saves: SaveBatcher
@@ -18,20 +18,22 @@ package struct InstallationStore: Sendable {
         ).first.map(InstallationRow.read)
     }
 
-    /// Saves an installation that names no object id: `rule` decides which existing one it is, if any.
-    /// However many save one token at once, in whatever process: one row, one object id.
+    /// Saves an installation without a given object id: `rule` decides which existing one it
+    /// changes, if any. Concurrent saves of one token, even in several processes, result in one row
+    /// with one object id.
     ///
     /// `make` gets that installation, or `nil`, and returns the one to store; it may be called again.
     /// It runs on the database's loop and must not block.
     ///
     /// - Parameters:
     ///   - app: The app's id.
-    ///   - keys: The keys in the body alone.
+    ///   - keys: The keys that the body contains.
     ///   - rule: The rule of the surface.
-    ///   - fields: The app's own fields that it is the first to use.
+    ///   - fields: The app's own fields that this save is the first to use.
     ///   - make: Makes the installation.
     /// - Returns: The stored installation.
-    /// - Throws: What `make` throws; `InstallationError` for what the rule forbids; `StorageError`.
+    /// - Throws: The errors of `make`; `InstallationError` if the rule forbids the save;
+    ///   `StorageError`.
     package func save(
         app: String,
         keys: Installation.Keys,
@@ -49,19 +51,20 @@ package struct InstallationStore: Sendable {
         return saved
     }
 
-    /// Changes the installation of an object id; the rule may decide that another one is meant.
+    /// Changes the installation with an object id. The rule may select another installation
+    /// instead.
     ///
     /// - Parameters:
     ///   - app: The app's id.
     ///   - objectID: The object that the caller names.
-    ///   - keys: The keys in the body alone; `nil` if it names none.
+    ///   - keys: The keys that the body contains; `nil` if it contains none.
     ///   - rule: The rule of the surface.
     ///   - condition: A condition on the installation before the change.
-    ///   - fields: The app's own fields that it is the first to use.
+    ///   - fields: The app's own fields that this save is the first to use.
     ///   - change: May be called again. Runs on the database's loop and must not block.
     /// - Returns: The stored installation, or `nil` if no object has that id.
-    /// - Throws: What `change` throws; `InstallationError` for what the rule forbids, with code 305 if
-    ///   the installation does not meet the condition; `WhereError`; `StorageError`.
+    /// - Throws: The errors of `change`; `InstallationError` if the rule forbids the save, with
+    ///   code 305 if the installation does not meet the condition; `WhereError`; `StorageError`.
     package func update(
         app: String,
         objectID: String,
@@ -87,7 +90,7 @@ package struct InstallationStore: Sendable {
         return try await saves.save(save)?.installation
     }
 
-    /// - Returns: How many existed.
+    /// - Returns: The number of installations that existed.
     package func delete(app: String, objectIDs: [String]) async throws -> Int {
         let parameters: [PostgresValue] = [
             .text(app), .textArray(ExactStringSet(objectIDs).sorted()),

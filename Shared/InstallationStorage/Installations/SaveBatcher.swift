@@ -10,12 +10,12 @@ import Storage
 /// Authority: which saves are in which batch, and in what order. A batch that fails is split, so that
 /// no save fails because of another; an error of a save's own change fails only that save.
 ///
-/// States: a save waits, is in a batch, is answered. Bounds: the saves that wait, those of a batch, the
-/// transactions at once; a batch ends early once it has become large. A save that may take long (a
-/// condition, a locked row) has a queue and a transaction of its own, so that it delays only others
-/// like it.
+/// States: a save waits, is in a batch, is answered. Bounds: the waiting saves, the saves of a
+/// batch, the concurrent transactions; a batch ends early once it is large. A save that may take
+/// long, because of a condition or a locked row, is in a slow queue with a transaction for each
+/// save. So it delays only other slow saves.
 ///
-/// Shutdown: none of its own. A pool that closes answers the transactions, and they the saves.
+/// Shutdown: needs nothing here. A closing pool ends the transactions, which answer their saves.
 final class SaveBatcher: Sendable {
     private static let maximumWaiting = 20_000
     private static let maximumRounds = 8
@@ -85,7 +85,8 @@ final class SaveBatcher: Sendable {
             )
         }
         guard starts else { return }
-        // Not in the caller's task: its cancellation must not end saves of other callers.
+        // The batches do not run in the caller's task, as its cancellation must not end saves of
+        // other callers.
         Task(executorPreference: loop) {
             while let batch = self.next(in: name) { await self.run(batch, of: name) }
         }
@@ -109,7 +110,8 @@ final class SaveBatcher: Sendable {
 
     private func run(_ batch: [Waiting], of name: QueueKey) async {
         var turns = [batch]
-        // With a condition the row must not change after it was tested.
+        // A row must not change between the test of a condition and the write, so the slow queue
+        // locks it.
         var locksRows = name == .slow
         var decided = DecidedFields()
         while let turn = turns.popLast() {
@@ -188,16 +190,17 @@ final class SaveBatcher: Sendable {
         lock.withLock { unsafe lines[name.rawValue].waiting.insert(contentsOf: back, at: 0) }
     }
 
-    /// Whether the others might succeed without one of them. Not if the connection failed: what was
-    /// sent may have been committed, and must not happen twice.
+    /// Whether one of the saves may have caused the error, so that the others would succeed without
+    /// it. False if the connection failed: the batch may have been committed, and must not run
+    /// twice.
     private static func mayBeCausedByOne(_ error: any Error) -> Bool {
         guard let error = error as? StorageError else { return false }
         guard let sqlState = error.sqlState else { return !error.isRetryable }
         return !["08", "53", "57P"].contains { sqlState.hasPrefix($0) }
     }
 
-    /// Whether a lock, or the statement, took too long: splitting in halves would take that long again
-    /// and again.
+    /// Whether a lock, or the statement, took too long. Then the saves run one by one, as each half
+    /// of the batch could take that long again.
     private static func isWaitForOne(_ error: any Error) -> Bool {
         ["55P03", "57014"].contains((error as? StorageError)?.sqlState ?? "")
     }

@@ -4,7 +4,7 @@ package import Storage
 /// A page of the objects that a client's query finds, in its order.
 package struct ObjectPage<Element: Sendable>: Sendable {
     package var elements: [Element]
-    /// Whether it ends here because of its bytes: there are more objects.
+    /// Whether the page was cut at its limit of bytes, so that there are more objects.
     package let isCut: Bool
     /// The computed size of the elements.
     package let bytes: Int
@@ -20,9 +20,10 @@ package struct ObjectPage<Element: Sendable>: Sendable {
 
 /// The ids of the objects of a page, in its order, to be read in parts.
 package struct ObjectLocations: Sendable {
-    /// The ids; the objects of each part had about `PageBound.partBytes`, and there is at least one.
+    /// The ids, in parts. Each part has at least one id, for objects of about `PageBound.partBytes`
+    /// in all.
     package let parts: [[String]]
-    /// Whether the page ends because of its bytes.
+    /// Whether the page was cut at its limit of bytes.
     package let isCut: Bool
 
     package var count: Int { parts.reduce(0) { $0 + $1.count } }
@@ -38,21 +39,21 @@ package struct PageTooLarge: Error, Sendable, CustomStringConvertible {
     }
 }
 
-/// The bounds of a page: a thousand objects may each be large.
+/// The limits of a page in bytes, as each of a thousand objects may be large.
 package enum PageBound {
-    /// The most bytes of its rows as text, before anything is left out of them.
+    /// The limit of a page's rows as text, with all their fields.
     package static let bytes = 16 << 20
 
-    /// The bytes that are read at once of a page that is read in parts.
+    /// The limit of each part, if a page is read in parts.
     package static let partBytes = 256 << 10
 
     /// The bytes around the values of a row in a response.
     private static let bytesOfRow = 700
 
-    /// Returns a statement that reads the rows of `page`, an ordered query, up to `bytes`, and the
-    /// first row beyond, by which `read` sees that the page is cut: Postgres stops there, so that
-    /// neither it nor this process reads rows that are not sent. A row's own bytes are `weight`, in its
-    /// columns.
+    /// Returns a statement that reads the rows of `page`, an ordered query, up to `bytes`. It also
+    /// reads the first row beyond, which shows to `read` that the page is cut. Postgres stops
+    /// there, so that neither Postgres nor this process reads rows that are not sent. `weight` is
+    /// the expression for a row's size.
     package static func statement(
         _ page: String,
         weight: String,
@@ -70,8 +71,8 @@ package enum PageBound {
         """
     }
 
-    /// Reads the first rows of `page`, up to `partBytes`. Rows may have grown since their sizes were
-    /// computed for the list of places.
+    /// Reads the first rows of `page`, up to `partBytes`, as rows may have grown since the parts
+    /// were made.
     package static func part<Element: Sendable>(
         of page: String,
         weight: String,

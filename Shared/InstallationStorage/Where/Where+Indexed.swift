@@ -2,7 +2,7 @@ import PushCore
 import Storage
 
 extension Where {
-    /// Whether an index that always exists finds the objects that meet this: that of the apps' own
+    /// Whether an index that always exists finds the matching objects: the index of the apps' own
     /// fields, of channels, or of the ids of an object, a device or its owner.
     func isIndexed(in table: WhereTable) -> Bool {
         switch self {

@@ -3,13 +3,13 @@ import PushCore
 import Storage
 
 extension WhereCompiler {
-    /// The number of objects up to which it is quicker to read and sort all than to walk along the
-    /// order until enough are found. The planner cannot tell: it knows too little of the contents of
-    /// `jsonb`.
+    /// The number of objects up to which it is faster to read and sort all of them than to read
+    /// them in order until a page is full. The planner cannot decide that, as it knows too little
+    /// of the contents of `jsonb`.
     private static let maximumFew = 5000
 
-    /// Returns the query of a page if the condition selects few objects; for more, it returns only
-    /// their number.
+    /// Returns the query of a page for a condition that selects few objects. If it selects more,
+    /// only their number in the result counts.
     mutating func few(
         _ condition: Where,
         _ order: [SortKey],

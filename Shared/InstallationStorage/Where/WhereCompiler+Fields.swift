@@ -71,8 +71,9 @@ extension WhereCompiler {
         }
     }
 
-    /// Returns the test of an array's elements; NULL for any other value. The type is tested twice:
-    /// first for an index of the arrays, then for the order of evaluation.
+    /// Returns the test that any element of an array passes; NULL for any other value. The type is
+    /// tested twice: the first test lets an index of the arrays apply, the second keeps the order
+    /// of evaluation.
     private func anyElement(of value: String, _ test: (String) -> String) -> String {
         """
         (jsonb_typeof(\(value)) = 'array' AND CASE WHEN jsonb_typeof(\(value)) = 'array' \
@@ -81,9 +82,10 @@ extension WhereCompiler {
         """
     }
 
-    /// Returns the same for a test with a sub-query, which is written once: twice, and nested queries
-    /// would double the statement with each of them. `IS TRUE` keeps the planner from making it a join,
-    /// which it would evaluate again for each row: in this form it is hashed once.
+    /// Returns the same test for a sub-query. This form contains the sub-query only once, as two
+    /// copies would double the statement at each level of nested queries. `IS TRUE` keeps the
+    /// planner from making it a join, which would evaluate the sub-query again for each row. In
+    /// this form it is hashed once.
     private func anyOnce(of value: String, _ test: (String) -> String) -> String {
         """
         EXISTS (SELECT FROM (SELECT \(value) UNION ALL SELECT jsonb_array_elements(\
@@ -92,14 +94,14 @@ extension WhereCompiler {
         """
     }
 
-    /// Returns the test of the value itself, or of any of its elements.
+    /// Returns the test that the value itself passes, or any element of it.
     private func any(of value: String, _ test: (String) -> String) -> String {
         "(\(test(value)) OR \(anyElement(of: value, test)))"
     }
 
     // MARK: Equality
 
-    /// Returns whether the field equals one of the values.
+    /// Returns the condition that the field equals one of the values.
     private mutating func equals(_ values: [WhereValue], _ field: WhereField) -> String {
         switch field.column {
         case .text(let column):
@@ -158,8 +160,8 @@ extension WhereCompiler {
         var rest = WhereMembers(values)
         let probes = rest.takeContainable(upTo: Self.maximumProbes)
         if !probes.isEmpty {
-            // Either an array contains the value, or the field equals it: containment of an array means
-            // the first.
+            // The field equals the value, or it is an array that contains it: `@>` with a list
+            // tests that.
             let documents = probes.flatMap { [field.document($0), field.document([$0])] }
             if documents.count == 2 {
                 for document in documents {
@@ -171,7 +173,8 @@ extension WhereCompiler {
                 )
             }
         }
-        // A bound parameter must be used, or its type is unknown.
+        // The path is bound only where it is used: Postgres cannot infer the type of an unused
+        // parameter.
         if values.contains(.null) { terms.append("\(value(field)) IS NULL") }
         if !rest.isEmpty {
             let (value, test) = (value(field), memberTest(rest))
@@ -235,7 +238,7 @@ extension WhereCompiler {
             var members = WhereMembers(values)
             let contained = members.takeContainable(upTo: .max)
             if contained.count > 1 {
-                // No single value equals two different ones, so it is an array.
+                // A single value cannot equal two different ones, so the field must be an array.
                 let document = field.document(.array(contained))
                 terms.append("\(field.rows.fields) @> \(bind(json: document))")
             }
@@ -313,8 +316,8 @@ extension WhereCompiler {
         }
     }
 
-    /// Returns the test whether the value itself passes all comparisons, or for each of them some
-    /// element of an array does.
+    /// Returns the test that the value itself passes all comparisons, or that it is an array in
+    /// which some element passes each of them.
     mutating func compareInFields(
         _ comparisons: [WhereComparison],
         _ field: WhereField
@@ -331,8 +334,7 @@ extension WhereCompiler {
         switch comparison.operand {
         case .string(let text):
             let text = bind(text: text)
-            // A condition that an index can serve comes first: the index contains the beginnings of the
-            // strings.
+            // First a condition on the beginnings of the strings, as an index contains only these.
             let side =
                 switch comparison.comparison {
                 case .less, .lessOrEqual: "<="
@@ -416,8 +418,8 @@ extension WhereCompiler {
             "\(value)->>'__type' = 'Pointer' AND \(value)->>'className' = \(name)"
         }
         guard query.limit != nil else {
-            // By the id of each, or by hashing the selected ones, as the planner decides: an array of
-            // them all, once it is too long to be hashed, would be read for each row.
+            // The planner looks each id up, or hashes the selected ids. An array of all ids might
+            // be too long to be hashed, and would then be read for each row.
             let (rows, selected) = try source(query.condition, over: className, of: field.path)
             return anyOnce(of: value(field)) { value in
                 """
@@ -427,7 +429,8 @@ extension WhereCompiler {
             }
         }
         if isNegated {
-            // No index serves it, so all rows are tested: by hashing the ids, which are few.
+            // No index serves a negation, so all rows are tested, against a hash of the ids, which
+            // are few.
             let ids = try select(
                 { rows, _ in rows.objectID },
                 query,
@@ -438,7 +441,7 @@ extension WhereCompiler {
                 "(\(isPointer($0)) AND \($0)->>'objectId' IN (\(ids)))"
             }
         }
-        // The ids are few: each is looked up in the index.
+        // The ids are few, so each is looked up in the index.
         let path = field.path.segments.reversed().map { bind(text: $0) }
         let documents = try select(
             { rows, _ in
@@ -563,7 +566,8 @@ extension WhereCompiler {
             let field = WhereField(key.path, rows)
             switch field.column {
             case .text(let column) where column == rows.objectID:
-                // The primary key's own order; ids are unique, so later terms decide nothing.
+                // This is the order of the primary key. Ids are unique, so later terms have no
+                // effect.
                 terms.append((column, key.isDescending ? "DESC" : "ASC"))
                 return terms
             case .text(let column): terms.append(("\(column) COLLATE \"C\"", direction))
@@ -619,7 +623,7 @@ extension WhereValue {
         if case .string(let text) = self { text } else { nil }
     }
 
-    /// Whether `@>` with this value means equality, which a single hash of the index finds.
+    /// Whether `@>` with this value tests equality, so that the index finds it by a single hash.
     var isContainable: Bool {
         switch self {
         case .null, .bool, .integer, .double, .string, .pointer, .point: true
@@ -653,10 +657,10 @@ extension WhereValue {
 
 /// Values, grouped by the way in which equality with them is tested.
 struct WhereMembers {
-    /// Scalars, arrays and objects: equal as a whole.
+    /// Scalars, arrays and objects, which are compared as a whole.
     private(set) var exact: [JSONValue] = []
     private(set) var points: [JSONValue] = []
-    /// Milliseconds since 1970: one instant has many strings.
+    /// Milliseconds since 1970, as an instant can be written in many ways.
     private(set) var dates: [Int?] = []
     private(set) var pointers: ExactStringMap<[String?]> = [:]
     private var values: [WhereValue]
@@ -668,8 +672,8 @@ struct WhereMembers {
 
     var isEmpty: Bool { values.isEmpty }
 
-    /// Removes and returns, each once, the values that `@>` can test; none if there are more than the
-    /// limit.
+    /// Removes the values that `@>` can test, and returns each once. Returns none if there are more
+    /// than the limit.
     mutating func takeContainable(upTo limit: Int) -> [JSONValue] {
         let containable = values.filter(\.isContainable)
         guard containable.count <= limit else { return [] }

@@ -42,7 +42,7 @@ extension WhereCompiler {
 }
 
 extension Where {
-    /// The fields that it tests, except in sub-queries.
+    /// The fields that the condition tests, except in sub-queries.
     var paths: [WherePath] {
         switch self {
         case .all(let parts), .any(let parts), .none(let parts): parts.flatMap(\.paths)
@@ -50,7 +50,7 @@ extension Where {
         }
     }
 
-    /// The only object id that can meet it, if there is one.
+    /// The only object id that can meet the condition; `nil` if it does not name one.
     package var onlyObjectID: String? {
         switch self {
         case .field(let path, .equal(.string(let id))) where path.text == "objectId": return id

@@ -11,10 +11,10 @@ package import PushCore
 /// A test may yield NULL instead of false, as SQL's AND and OR allow; a negation asks `IS NOT TRUE`, so
 /// a missing field is matched by "not", as it should.
 ///
-/// A condition that an index can serve is written so that it does: equality of a field of the app's own
-/// as `fields @> …` (GIN), channels as `@>` and `&&` (GIN), object ids and times by their columns.
-/// Numbers and dates of the app's own fields are compared by an expression of their own, beside the one
-/// for arrays, for indexes that an operator creates.
+/// Conditions are written so that an index can serve them: equality of an app's own field as
+/// `fields @> …` (GIN), channels as `@>` and `&&` (GIN), object ids and times by their columns.
+/// Numbers and dates of an app's own fields are compared by one expression for single values, and
+/// another for arrays, as the indexes that an operator creates contain these.
 package struct WhereCompiler: Sendable {
     /// The values of `$1` and following.
     package private(set) var parameters: [PostgresValue]
@@ -25,8 +25,8 @@ package struct WhereCompiler: Sendable {
 
     /// The most values that are each looked up in an index; more are compared by hashing.
     static let maximumProbes = 100
-    /// The characters of a string that an operator's index contains: four bytes a character at most,
-    /// and an index accepts 2,700.
+    /// The characters of a string that an operator's index contains. Each has up to four bytes, and
+    /// an index accepts 2,700 bytes.
     static let indexedCharacters = 500
 
     /// - Parameters:
@@ -37,8 +37,8 @@ package struct WhereCompiler: Sendable {
         self.parameters = parameters
     }
 
-    /// Returns the condition on rows of `installations`, under that name in the enclosing statement. It
-    /// does not test the app.
+    /// Returns the condition on rows of `installations`, which the enclosing statement names
+    /// `alias`. It does not test the app.
     ///
     /// - Throws: `WhereError` for a sub-query over a class that is not stored.
     package mutating func installations(
@@ -68,7 +68,7 @@ package struct WhereCompiler: Sendable {
         order(keys, of: condition, WhereRows(table: .installations, alias: alias))
     }
 
-    /// Returns the same, term by term and without the object id.
+    /// Returns the order term by term, without the object id.
     mutating func orderTerms(
         _ keys: [SortKey],
         of condition: Where,
@@ -145,7 +145,8 @@ package struct WhereCompiler: Sendable {
 
     mutating func bind(number: JSONValue) -> String { bind(.text(number.text)) + "::numeric" }
 
-    /// Binds a time within the years that `timestamptz` accepts; no column contains one beyond.
+    /// Binds a time within the years that `timestamptz` accepts; no column contains a time beyond
+    /// them.
     mutating func bind(timestamp: Instant) -> String {
         let instant = min(max(timestamp, .earliest), .latest)
         return bind(.timestamp(instant.microseconds)) + "::timestamptz"
@@ -245,7 +246,7 @@ package struct WhereRows: Sendable {
     var objectID: String { column(table.objectID) }
 }
 
-/// One field of such rows.
+/// One field of the rows that a condition tests.
 struct WhereField: Sendable {
     let path: WherePath
     let rows: WhereRows

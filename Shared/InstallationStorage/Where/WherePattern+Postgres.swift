@@ -1,19 +1,19 @@
 import PushCore
 
 extension WherePattern {
-    /// The pattern as an "advanced regular expression" of Postgres (its manual, 9.7.3), for the
-    /// collation "C": whatever the database's locale, it matches the same.
+    /// The pattern as an "advanced regular expression" of Postgres (its manual, 9.7.3). It is for
+    /// the collation "C", so that it matches the same in every locale of the database.
     ///
-    /// Every class, and every case, is written out. All that is not a letter, a digit or beyond ASCII
-    /// is written by its number, so nothing of it can be taken for syntax.
+    /// Every class, and every case, is written out. Each ASCII character other than letters and
+    /// digits is written by its number, so that none of them is read as syntax.
     var postgres: String {
-        // `***:` means that an ARE follows, and `w` lets only `^` and `$` look at lines.
+        // `***:` means that an ARE follows. With `w`, only `^` and `$` treat lines separately.
         var text = isMultiline ? "***:(?w)" : "***:"
         root.write(into: &text)
         return text
     }
 
-    /// The pattern of the beginning of every match, if it consists of characters alone.
+    /// A pattern for the characters with which every match begins; `nil` without such characters.
     var postgresBeginning: String? {
         guard !isMultiline, case .sequence(let nodes) = root,
             nodes.first == .lineStart || nodes.first == .textStart

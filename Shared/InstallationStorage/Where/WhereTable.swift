@@ -44,7 +44,8 @@ package enum WhereTable: Sendable {
         /// An array; `absentIf` is the column that says whether an empty one stands for an absent
         /// field.
         case textArray(String, absentIf: String)
-        /// The same for a 0; without such a column the field is always present.
+        /// A number. `absentIf` is the column that says whether a 0 stands for an absent field;
+        /// without it the field is always present.
         case integer(String, absentIf: String? = nil)
         case boolean(String)
         case timestamp(String)

@@ -5,8 +5,8 @@ import PushCore
 package import Storage
 
 extension AppStore {
-    /// - Throws: `StorageError` of kind `conflict` if the id (without case) or the app key is
-    ///   another app's, or the id is another's linked project.
+    /// - Throws: `StorageError` of kind `conflict` if another app has the id (in any case) or the
+    ///   app key, or if a project of this name is linked to another app.
     package func create(_ app: StoredApp) async throws {
         do {
             try await database.transaction { transaction in

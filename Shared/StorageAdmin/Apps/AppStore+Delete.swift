@@ -39,12 +39,13 @@ package struct AppDeletion: Sendable, Equatable {
     }
 }
 
-/// Erasing an app, with all its data. In batches, each a transaction: one statement over a million
-/// installations would end at the statement timeout, and hold its locks until then. An interrupted
-/// call must be repeated: the app's row is deleted last. The audit stays: it must outlive the app.
+/// Erases an app with all its data, in batches, each in a transaction of its own. One statement
+/// over a million installations would end at the statement timeout, and hold its locks until then.
+/// An interrupted call must be repeated, as the app's row is deleted last. The audit stays: it must
+/// outlive the app.
 extension AppStore {
     private static let rowsAtOnce = 2000
-    /// Rows of some hundred deliveries each.
+    /// Each row has some hundred deliveries.
     private static let chunksAtOnce = 100
     /// A template may have some MiB.
     private static let templatesAtOnce = 20
@@ -77,7 +78,7 @@ extension AppStore {
         try await waitUntilIdle(id)
         repeat {
             try await deletePushes(of: id, &deletion)
-            // Pushes that were accepted meanwhile.
+            // Pushes may have been accepted meanwhile.
             try await cancelAll(of: id)
         } while try await hasPushes(id)
         deletion.connectionMessages = try await deleteRows(
@@ -132,7 +133,7 @@ extension AppStore {
             _ = try await transaction.execute("DELETE FROM apps WHERE id = $1", [.text(id)])
             try await Self.notifyAppDeleted(id, transaction)
         }
-        // Pushes planned by processes that had still seen the app.
+        // Processes that still saw the app may have planned pushes.
         try await deletePushes(of: id, &deletion)
         return deletion
     }
@@ -173,7 +174,7 @@ extension AppStore {
         )
     }
 
-    /// Closes the app: from here on no key opens it, and nothing can be sent for it.
+    /// Closes the app: from here on its keys are invalid, and nothing can be sent for it.
     private func close(_ id: String, _ deletion: inout AppDeletion) async throws {
         let counts = try await database.transaction { transaction in
             _ = try await transaction.execute(
@@ -231,12 +232,13 @@ extension AppStore {
         }
     }
 
-    /// Waits for the dispatchers. They record their deliveries in flight after the answer; these rows are owned by
-    /// them.
+    /// Waits until no dispatcher owns a row of the app. A dispatcher records a delivery in flight
+    /// only after the provider's answer, and owns the row until then.
     private func waitUntilIdle(_ id: String) async throws {
         for _ in 0..<Self.looks {
             let isBusy = try await database.transaction { transaction in
-                // Shards that a dispatcher releases after the cancellation need no further claim.
+                // Shards that a dispatcher has released after the cancellation are ended here: no
+                // session needs to claim them.
                 let left = try await transaction.execute(
                     """
                     SELECT DISTINCT push_id FROM shards
@@ -333,7 +335,7 @@ extension AppStore {
         }
     }
 
-    /// Deletes the pushes that are one row with their deliveries.
+    /// Deletes the pushes that are stored as one row with their deliveries.
     private func deleteEventPushes(of id: String, _ deletion: inout AppDeletion) async throws {
         while true {
             let gone = try await database.execute(
@@ -356,7 +358,8 @@ extension AppStore {
         }
     }
 
-    /// Repeats a statement that takes the app and a number of rows, until no rows are left.
+    /// Repeats a statement, whose parameters are the app and a number of rows, until no rows are
+    /// left.
     private func deleteRows(
         _ sql: String,
         of id: String,

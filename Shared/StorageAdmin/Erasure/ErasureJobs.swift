@@ -11,7 +11,8 @@ enum ErasureJobs {
         var counts: ErasureCounts
         /// The last push that was processed; `nil`: none was.
         var cursor: (Int64?, String?)
-        /// Later rows belong to another subject, even with the same name: in microseconds.
+        /// The time in microseconds after which rows belong to another subject, even with the same
+        /// name.
         let until: Int64
 
         fileprivate init(_ row: PostgresRow) throws {
@@ -73,8 +74,9 @@ enum ErasureJobs {
         return try Job(row)
     }
 
-    /// Stores the names that were found, and the requester; a new name restarts the walk. Until `begun` sets the
-    /// exact time, rows of the next second count as earlier: they may have met the subject.
+    /// Stores the names that were found, and the requester. A new name restarts the walk through
+    /// the pushes. Until `begun` sets the exact time, rows of the next second count as earlier, as
+    /// they may still be about the subject.
     static func keep(
         _ note: Job,
         of subject: Subject,
@@ -95,9 +97,9 @@ enum ErasureJobs {
         )
     }
 
-    /// Records that the subject is gone: rows that come in from now on cannot meet it.
+    /// Records the time from which the subject no longer exists. Later rows cannot be about it.
     ///
-    /// - Returns: That moment; `nil` if another call has finished the erasure.
+    /// - Returns: That time; `nil` if another call has finished the erasure.
     static func begun(_ subject: Subject, in database: Database) async throws -> Int64? {
         try await database.execute(
             """
@@ -155,7 +157,8 @@ enum ErasureJobs {
         ).first.map(Job.init)
     }
 
-    /// Claims the job that was idle longest for one minute, unless the schema is newer than this program.
+    /// Claims the job that has been idle longest, for one minute, unless the schema is newer than
+    /// this program.
     static func takeAbandoned(in database: Database) async throws -> Abandoned? {
         let found = try await database.execute(
             """

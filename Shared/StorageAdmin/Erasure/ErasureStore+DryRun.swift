@@ -4,10 +4,10 @@ import PushCore
 import Storage
 
 extension ErasureStore {
-    /// Counts the rows that an erasure would affect now. Rows that it would delete are counted
-    /// (`Personal`); the rest is done, in the same batches and by the same statements, and each batch is
-    /// rolled back. Other writers of these rows wait as long as for an erasure. It writes no receipt, and
-    /// nothing to the audit.
+    /// Counts the rows that an erasure would affect now. Rows that it would delete are only counted
+    /// (`Personal`). All other changes are made, in the same batches and by the same statements,
+    /// and each batch is rolled back. So other writers of these rows wait as long as for an
+    /// erasure. A dry run writes no receipt, and nothing to the audit.
     ///
     /// - Returns: The counts that `erase` would return; empty if the subject is not known. For a broadcast
     ///   in flight, an erasure may find one more delivery.

@@ -4,19 +4,21 @@ import Postgres
 import PushCore
 package import Storage
 
-/// Erasing a device or a user: all stored data about it, in one call.
+/// Erases a device or a user: all stored data about it, in one call.
 ///
-/// First the installations and the identity are deleted, in one transaction that stores their names as a
-/// job; so no later planning includes them. Then it walks through the app's pushes, page by page, each page
-/// a transaction: deliveries lose the data of the device and stay as rows without a name, so that the
-/// ledgers of their pushes balance, and pending ones end; requests lose the names. An interrupted erasure
-/// resumes its job at the next call, or in the maintenance loop. It may be repeated: the counts include
-/// only rows that still exist. Rows that come in after the subject was deleted stay: they belong to another
-/// subject, even with the same name. Late audit entries of other services lose the names when they are
-/// written (`ErasureFence`).
+/// First the installations and the identity are deleted, in one transaction that stores their names
+/// as a job; so no later planning includes them. Then the erasure walks through the app's pushes,
+/// page by page, each page in a transaction. Deliveries lose the data of the device and stay as
+/// rows without a name, so that the ledgers of their pushes balance. Pending deliveries end.
+/// Requests lose the names.
 ///
-/// This file has the steps, `Personal` all affected tables; their rows are processed by `ErasureJobs`,
-/// `SubjectSearch` and `SubjectRows`.
+/// An interrupted erasure resumes its job at the next call, or in the maintenance loop. It may be
+/// repeated: the counts include only rows that still exist. Rows that come in after the subject was
+/// deleted stay: they belong to another subject, even with the same name. Late audit entries of
+/// other services lose the names when they are written (`ErasureFence`).
+///
+/// This file has the steps, and `Personal` has all affected tables. `ErasureJobs`, `SubjectSearch`
+/// and `SubjectRows` process their rows.
 package struct ErasureStore: Sendable {
     let database: Database
 
@@ -25,7 +27,8 @@ package struct ErasureStore: Sendable {
 
     /// - Parameters:
     ///   - subject: The subject.
-    ///   - entry: The requester and the action: the receipt is added, and it is written to the audit.
+    ///   - entry: The audit entry, with the requester and the action. It is written with the
+    ///     receipt.
     ///   - unknown: The entry's status if the subject is not known.
     /// - Returns: The receipt; with only zeros if the subject is not known.
     /// - Throws: `StorageError`; then a further call resumes.
@@ -75,7 +78,8 @@ package struct ErasureStore: Sendable {
     /// - Returns: Whether there was one; its receipt is in the audit, under the original requester.
     /// - Throws: `StorageError`; then it is retried a minute later.
     func finishAbandoned() async throws -> Bool {
-        // A program without a key ring, such as `carillon migrate`, leaves it to a dispatcher.
+        // A program without a key ring, such as `carillon migrate`, leaves the erasure to a
+        // dispatcher.
         guard database.erasureKey.isUsable else { return false }
         guard let abandoned = try await ErasureJobs.takeAbandoned(in: database) else {
             return false
@@ -168,7 +172,7 @@ package struct ErasureStore: Sendable {
         return page.isFull
     }
 
-    /// Waits until these shards have stored the deliveries they had read, and erases them.
+    /// Waits until these shards have stored the deliveries that they had read, and erases these.
     ///
     /// - Returns: The number of shards that did not finish in time.
     private func erase(
@@ -209,7 +213,8 @@ package struct ErasureStore: Sendable {
     ) async throws -> ErasureReceipt {
         let key = try await database.erasureKey.required(in: database)
         return try await database.transaction { transaction in
-            // If a newer version has migrated the schema meanwhile, a process of that version finishes it.
+            // If a newer version has migrated the schema meanwhile, a process of that version
+            // finishes the erasure.
             try await ErasureJobs.requireKnownSchema(transaction)
             let note = try await ErasureJobs.close(subject, transaction)
             var counts = note?.counts ?? ErasureCounts()
@@ -221,7 +226,7 @@ package struct ErasureStore: Sendable {
                     until: note.until,
                     transaction
                 )
-                // Rows that were being written when the subject was deleted, and were not visible yet.
+                // Rows that were being written when the subject was deleted were not visible then.
                 let values = PersonalValues(subject, names: note.names, until: note.until)
                 for personal in Personal.secure {
                     while try await personal.deleteBatch(values, &counts, transaction) {}

@@ -26,8 +26,9 @@ struct NameSearch {
         text.indices.contains { !lengths(at: $0, in: text).isEmpty }
     }
 
-    /// Replaces every name that is a whole word in a string: as part of a longer word it is another
-    /// name. Of two that begin at one position, the longer counts.
+    /// Replaces every name that is a whole word in a string. A name inside of a longer word stays,
+    /// as the word may be another name. Of two names that begin at one position, the longer is
+    /// replaced.
     func replaced(in text: String, by mark: String) -> String {
         let bytes = Array(text.utf8)
         var result: [UInt8] = []

@@ -8,14 +8,14 @@ import Storage
 /// A subject's values, for the statements of `Personal`.
 struct PersonalValues {
     let subject: Subject
-    /// The object ids of the installations that exist now: the ids of an earlier pass may belong to
-    /// another subject since.
+    /// The object ids of the installations that exist now. Ids from an earlier pass are left out,
+    /// as they may belong to another subject by now.
     let installations: [String]
     let names: SubjectNames
     /// The start of the erasure, in microseconds.
     let until: Int64?
 
-    /// Makes the values; without installations for the rows that are deleted after these.
+    /// Makes the values. Rows that are deleted after the installations need no installations here.
     init(
         _ subject: Subject,
         _ installations: [Installation] = [],
@@ -40,7 +40,8 @@ struct PersonalValues {
 }
 
 extension Personal {
-    /// The types of the placeholders, as no statement has all of them. Postgres does not execute it.
+    /// Declares the types of the placeholders, as no statement uses all of them. Postgres does not
+    /// execute it.
     private static let types = """
         WITH unused AS (SELECT $1::text, $2::text[], $3::text, $4::text[], $5::text[], $6::timestamptz)
         """

@@ -17,7 +17,7 @@ struct Personal: Sendable {
         case delete(names: String? = nil)
         /// Deletes the rows that existed when the erasure began, in transactions of this size.
         ///
-        /// - time: SQL: the row existed then.
+        /// - time: SQL that is true if the row existed then.
         /// - key: The columns of a row's key, in whose order rows are locked; `nil`: without locks, as
         ///   the rows never change.
         case deleteBatches(of: Int, time: String, key: String? = nil)
@@ -27,10 +27,11 @@ struct Personal: Sendable {
         case redact
     }
 
-    /// The name of their counter in receipts and dry runs; `nil`: they are not counted.
+    /// The name of the rows' counter in receipts and dry runs; `nil`: they are not counted.
     let count: String?
     let table: String
-    /// SQL: the rows `t` of the table that are the subject's. A row may match several of these.
+    /// SQL for the rows `t` of the table that belong to the subject. A row may match several of
+    /// these conditions.
     let rows: [String]
     let erasure: Erasure
     let export: Export?
@@ -68,13 +69,13 @@ struct Personal: Sendable {
     private static let poolName = "(SELECT p.name FROM sync_pools p WHERE p.id = t.pool)"
     private static let ofDataset = "t.identity \(isIdentity) AND t.pool IN (\(pools))"
     private static let datasets = "SELECT t.id FROM sync_datasets t WHERE \(ofDataset)"
-    /// A device's rows, registered by any identity; an identity's rows in all pools.
+    /// The rows of a device, whatever identity registered it; the rows of an identity in all pools.
     private static let ofDevice = "\(ofApp) AND (t.installation \(isInstallation) OR \(ofDataset))"
     private static let devices = "SELECT t.id FROM sync_devices t WHERE \(ofDevice)"
 
-    /// All rows that identify the subject, deleted in one transaction with the storing of its names: no
-    /// later planning or read finds it. A row is deleted before the rows that it refers to, as a
-    /// cascade would delete it uncounted.
+    /// All rows that identify the subject. They are deleted in the transaction that stores its
+    /// names, so that no later planning or read finds the subject. A row is deleted before the rows
+    /// that it refers to, as a cascade would delete it without counting it.
     static let first = [
         Personal(
             "configFetches",
@@ -88,7 +89,7 @@ struct Personal: Sendable {
                 ]
             )
         ),
-        // The secrets of its devices and its own: it can read nothing more.
+        // Without its own secret and the secrets of its devices, the subject can read nothing more.
         Personal(
             "secureReaders",
             "secure_readers",
@@ -162,8 +163,8 @@ struct Personal: Sendable {
         ),
         // An export shows the installations that `SubjectSearch.resolve` has found.
         Personal("installations", "installations", ["\(ofApp) AND t.object_id \(isInstallation)"]),
-        // Messages that wait for its devices: those that were being stored are committed once the
-        // installations are deleted.
+        // Messages that wait for the subject's devices. Once the installations are deleted, all
+        // messages that were being stored are committed, and are found here.
         Personal(
             "connectionMessages",
             "connection_messages",
@@ -201,7 +202,8 @@ struct Personal: Sendable {
 
     // MARK: Deleted in batches
 
-    /// Sealed copies of payloads for others: the subject's own payloads are deleted with theirs.
+    /// Sealed copies of other identities' payloads. Copies of the subject's own payloads are
+    /// deleted with these.
     private static let sealed = "secure_sealed t JOIN secure_payloads p ON p.id = t.payload"
     private static let ofSealed = """
         \(ofApp) AND t.installation \(isObjectID) AND p.identity IS DISTINCT FROM $3
@@ -209,8 +211,9 @@ struct Personal: Sendable {
     /// A payload may have 64 KiB, and a copy for each device.
     private static let payloadsAtOnce = 200
 
-    /// Contents, deleted first of the remaining rows. An erasure searches for them again at its end: a payload
-    /// that was being stored when the subject was deleted was not visible yet.
+    /// Contents, the first of the remaining rows to be deleted. An erasure searches for them again
+    /// at its end: a payload that was being stored when the subject was deleted was not visible
+    /// then.
     static let secure = [
         Personal(
             "securePayloads",
@@ -286,9 +289,9 @@ struct Personal: Sendable {
         )
     ]
 
-    /// Returns the objects of one type that devices have sent, by the properties that name their subject.
-    /// The ids of objects stay stored, so that none is stored again; later objects meet the fence. An
-    /// export reads them in pages (`ErasureStore.exportObjects`).
+    /// Returns the objects of one type that devices have sent, by the properties that name their
+    /// subject. The ids of objects stay stored, so that no object is stored again. The fence stops
+    /// later objects. An export reads them in pages (`ErasureStore.exportObjects`).
     static func ingestObjects(_ table: IngestTable, by subjects: [String]) -> Personal {
         Personal(
             "ingestObjects",
@@ -308,13 +311,14 @@ struct Personal: Sendable {
 
     // MARK: Rewritten
 
-    /// The columns of a delivery that identify its device. The row still shows that a notification was sent,
-    /// and its outcome.
+    /// SQL that clears the columns of a delivery that identify its device. The row still shows that
+    /// a notification was sent, and its outcome.
     static let deliveries = """
         target = 'erased-' || gen_random_uuid(), installation_id = NULL, token = '', locale = NULL,
         apns_topic = NULL, template_values = NULL, badge = NULL, provider_message_id = NULL
         """
-    /// The object ids at which a finished shard began and ended, which are not read any more.
+    /// SQL that clears the object ids at which a finished shard began and ended. They are not read
+    /// any more.
     static let shards = "lower_id = '', upper_id = NULL, cursor = NULL, prepared = NULL"
 
     /// Rows that stay: the ledgers of pushes must balance, and the content for others stays. Exports of

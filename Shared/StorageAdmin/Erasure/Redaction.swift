@@ -6,14 +6,14 @@ import Storage
 /// others; a sent one loses the names in every string, except for short names inside of longer strings.
 /// Keys stay as they are.
 struct Redaction {
-    /// The replacement of a name in an unsent audience: no subject has this name.
+    /// The replacement of a name in an unsent audience. It is not the name of any subject.
     static let erasedPlaceholder = "erased-3f0c51b6-8f0e-4b7e-9a52-6d1f0c2e7a94"
 
     private let names: ExactStringSet
-    /// The names that are also searched inside of other strings: a short one may be a common word.
+    /// The names that are also searched inside of other strings. A short name may be a common word.
     private let longNames: NameSearch
 
-    /// Words of requests and of payloads: a user with such a name is not searched for there.
+    /// Words of requests and of payloads. If a user has such a name, it is not searched for there.
     private static let vocabulary: ExactStringSet = [
         "all", "apns", "dev", "fcm", "high", "ios", "android", "windows", "wp", "wns", "mpns",
         "normal", "prod", "production", "sandbox", "default", "Date", "GeoPoint", "Pointer",
@@ -161,8 +161,9 @@ struct Redaction {
         return result + rest
     }
 
-    /// Redacts a string that is not used any more, or an event's id, which is its sender's: without
-    /// a name that is the whole string, or the longer names that are words in it.
+    /// Redacts a string that is not used any more, or the id of an event, which its sender chose. A
+    /// string that is a name is replaced whole. In any other string, the longer names that are
+    /// words in it are replaced.
     func withoutNames(_ text: String) -> String {
         isName(text) ? ErasureFence.mark : longNames.replaced(in: text, by: ErasureFence.mark)
     }

@@ -4,8 +4,9 @@ import PushCore
 import PushStorage
 import Storage
 
-/// Pushes whose only targets are a subject's devices: their content must not outlive it. The selectors
-/// decide before a push has its targets, afterwards the deliveries, independent of how it was addressed.
+/// Pushes whose only targets are a subject's devices: their content must not outlive the subject.
+/// Before a push has its targets, its selectors decide. Afterwards its deliveries decide, however
+/// the push was addressed.
 enum SolePush {
     // MARK: By its selectors
 
@@ -87,12 +88,13 @@ enum SolePush {
         return Set(try rows.map { try $0.uuid("id") })
     }
 
-    /// Finds the pushes that have exactly this many deliveries to the subject, and otherwise only erased ones.
+    /// Finds the pushes whose deliveries all went to the subject, as many as `counts` says, or are
+    /// erased.
     ///
     /// - Parameters:
     ///   - counts: The number of deliveries that each push has to the subject.
     ///   - database: The database.
-    /// - Returns: Their ids.
+    /// - Returns: The ids of these pushes.
     /// - Throws: `StorageError`.
     static func onlyTargets(
         _ counts: [String: Int],
@@ -136,7 +138,7 @@ enum SolePush {
         "flow_control", "dry_run", "platforms",
     ]
 
-    /// Returns the rest of a request: it can be parsed, and selects no device.
+    /// Returns the rest of a request, which can be parsed and selects no device.
     static func withoutContent(_ request: JSONObject) -> JSONObject {
         var result: JSONObject = [:]
         var hasList = false

@@ -9,9 +9,9 @@ package struct SubjectExport: Sendable {
     /// The lists in display order. An erasure deletes or rewrites the same rows (`Personal`).
     package enum List: String, CaseIterable, Sendable {
         case installations, configFetches
-        /// One at most.
+        /// At most one identity.
         case identities
-        /// Without their content.
+        /// Secure payloads, without their content.
         case securePayloads
         /// Devices that read by a secret of their own.
         case secureReaders
@@ -31,15 +31,16 @@ package struct SubjectExport: Sendable {
         set { lists[list] = newValue }
     }
 
-    /// Whether the audit shows that the subject was served, not only requested: any caller that names
-    /// an id leaves an entry, alone or in a batch, which does not show how its items ended.
+    /// Whether the audit shows that a request about the subject succeeded. An entry alone does not
+    /// show it: any caller that names an id leaves one, and the entry of a batch has no outcomes of
+    /// its items.
     package var wasDealtWith = false
     /// Whether something exceeds `ErasureStore.exportLimit`, or pushes and deliveries exceed
     /// `ErasureStore.exportBytes`.
     package var isTruncated = false
 
     package var isEmpty: Bool {
-        // These lists alone prove nothing.
+        // These lists alone do not show that the subject exists.
         let minor: [List] = [.configFetches, .secureReaders, .auditEntries]
         return List.allCases.allSatisfy { self[$0].isEmpty || minor.contains($0) } && !wasDealtWith
     }
@@ -274,7 +275,7 @@ extension ErasureStore {
         if messageID == nil, state == .delivered, installationID != nil,
             try row.text("provider") == Platform.apns.rawValue
         {
-            // The id that it was sent with, from `NotificationIDs`: chunks do not store it.
+            // The id with which it was sent, from `NotificationIDs`: chunks do not store it.
             messageID = PushIdentity.uuidText(try row.bytes("digest"))
         }
         for (key, value) in [

@@ -139,7 +139,7 @@ enum SubjectRows {
                 notes: isOver ? redaction.redactedSent(.object(notes)) : .object(notes)
             )
             if after.eventID != eventID {
-                // The event may come again: it then selects no device.
+                // If the event comes again, it selects no device.
                 counts["eventKeys"] += try await transaction.execute(
                     "DELETE FROM event_keys WHERE app = $1 AND source = $2 AND id = $3",
                     [
@@ -195,7 +195,7 @@ enum SubjectRows {
                 else { continue }
                 let id = PostgresValue.integer(try row.integer("id"))
                 if redaction.isReading(object) || redaction.isSync(object) {
-                    // Without the reader, or the dataset's owner, it has no meaning.
+                    // Without the reader, or the dataset's owner, the record has no meaning.
                     _ = try await transaction.execute("DELETE FROM outbox WHERE id = $1", [id])
                     count += 1
                     continue

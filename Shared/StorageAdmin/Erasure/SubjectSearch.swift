@@ -62,8 +62,8 @@ enum SubjectSearch {
         var delivered: Set<String> = []
     }
 
-    /// Reads the page after a cursor, of pushes that were accepted until a moment. No statement takes
-    /// long, whatever the number of names.
+    /// Reads the page after a cursor, of pushes that were accepted until a given time. No statement
+    /// takes long, whatever the number of names.
     static func page(
         of app: String,
         _ names: SubjectNames,
@@ -124,7 +124,7 @@ enum SubjectSearch {
         WHERE is_named OR is_delivered
         """
 
-    /// Finds the pushes that contain one of many names: reads some at a time.
+    /// Finds the pushes that contain one of many names. Reads some pushes at a time.
     private static func named(
         _ search: NameSearch,
         among ids: [String],
@@ -147,8 +147,9 @@ enum SubjectSearch {
         return found
     }
 
-    /// Finds the pushes that have one of many targets: a push with more deliveries than there are
-    /// targets is searched for each target, some at a time; of any other all deliveries are read.
+    /// Finds the pushes that have one of many targets. If a push has more deliveries than there are
+    /// targets, it is searched for each target, some at a time. Otherwise all its deliveries are
+    /// read.
     private static func delivered(
         _ targets: [String],
         among ids: [String],
@@ -156,7 +157,8 @@ enum SubjectSearch {
     ) async throws -> Set<String> {
         var found: Set<String> = []
         func ask(_ condition: String, _ part: [String], among ids: [String]) async throws {
-            // Not prepared: only then Postgres sees the list, and makes a table of it.
+            // The statement is not prepared, as Postgres makes a table of the list only if it sees
+            // the values.
             let rows = try await transaction.pipeline(
                 [
                     (
@@ -205,8 +207,8 @@ enum SubjectSearch {
         return found
     }
 
-    /// Returns the shards that are being sent now, and whose members included the subject when they
-    /// were read: of pushes that were accepted until a moment.
+    /// Returns the shards that are being sent now, and that included the subject when their members
+    /// were read. Only shards of pushes that were accepted until a given time count.
     static func inFlight(
         _ names: SubjectNames,
         of app: String,

@@ -18,7 +18,7 @@ extension SealedStore {
         package var last: String?
     }
 
-    // Postgres reads only the part of a value that is asked for as a part.
+    // `substring` makes Postgres read only this part of a value.
     private static let byte = "get_byte(substring(content FROM 2 FOR 1), 0)"
 
     /// Counts all contents by their keys. Opens none.
@@ -40,7 +40,7 @@ extension SealedStore {
     /// - Parameters:
     ///   - head: The first bytes of each value under the key.
     ///   - last: The last id of the previous page.
-    ///   - limit: A content may have 64 KiB.
+    ///   - limit: The size of the page. A content may have 64 KiB.
     /// - Returns: At most `limit`, by id.
     /// - Throws: `StorageError`.
     package func securePage(
@@ -74,7 +74,8 @@ extension SealedStore {
 
     /// Replaces contents by the same contents sealed under another key, in one transaction.
     ///
-    /// - Returns: The number of replaced ones; the others were deleted or sealed again meanwhile.
+    /// - Returns: The number of replaced contents. The others were deleted or sealed again
+    ///   meanwhile.
     package func replace(
         _ values: [(value: SealedValue, sealed: [UInt8])]
     ) async throws -> Int {

@@ -51,7 +51,8 @@ package struct SealedValue: Sendable, Equatable {
 package struct SealedStore: Sendable {
     let database: Database
 
-    /// Returns all of them, app by app. An operator with hundreds of apps has some hundreds of these.
+    /// Returns all sealed values, app by app. With hundreds of apps, there are some hundreds of
+    /// values.
     package func all() async throws -> [SealedValue] {
         var values: [SealedValue] = []
         for app in try await AppStore(database: database).list() where !app.isClosed {

@@ -36,8 +36,9 @@ extension Maintenance {
     ) async throws -> Bool {
         let day = time.day
         return try await database.locked { transaction in
-            // It ends at the next one's start, or before a day that has rows in the default partition:
-            // they stay there, as moving them would lock rows that are being sent.
+            // The partition ends where the next one starts, or before a day that has rows in the
+            // default partition. These rows stay there, as moving them would lock rows that are
+            // being sent.
             let row = try await transaction.execute(
                 """
                 WITH other AS (

@@ -20,9 +20,9 @@ extension Maintenance {
     /// `valid-days` become invalid, those inactive for its `delete-days` are deleted. The time is
     /// `updated_at`, by the database's clock.
     ///
-    /// Any replica may call it at any time: one batch runs at a time, each a small transaction that
-    /// finds its rows by index, and at most `batches` of each kind in a round. Deliveries in flight
-    /// carry the token and are not affected.
+    /// Any replica may call it at any time. One batch runs at a time, at most `batches` of each
+    /// kind in a round; each is a small transaction that finds its rows by index. Deliveries in
+    /// flight carry the token and are not affected.
     package func ageInstallations(batches: Int = 20) async throws -> SilenceReport {
         var report = SilenceReport()
         var apps: [String] = []
@@ -77,7 +77,8 @@ extension Maintenance {
                 return (try row.integer("found"), try row.integer("changed"))
             }
             total += changed
-            // Rows locked by another transaction are found, and skipped: a later round processes them.
+            // `found` includes rows that another transaction has locked. They are skipped, and a
+            // later round processes them.
             if found < Self.installationsAtOnce { return (total, false) }
             if changed == 0 { return (total, true) }
         }

@@ -20,8 +20,8 @@ package struct Maintenance: Sendable {
     /// The largest plausible difference of two machines' clocks that agree about the day.
     private static let plausibleDifference: Int64 = 86_400_000
 
-    /// Runs one round by Postgres' clock. Deletion by age cannot be undone, and one machine may
-    /// have a wrong year: if its clock and Postgres' disagree, nothing is done.
+    /// Runs one round by Postgres' clock. Deletion by age cannot be undone, and a machine's clock
+    /// may show a wrong year. So nothing is done if that clock and Postgres' disagree.
     ///
     /// - Parameters:
     ///   - hostTime: This machine's clock.
@@ -107,7 +107,7 @@ package struct Maintenance: Sendable {
                     age: .time("created_at"),
                     condition: "status IN \(PushStatus.sql(where: \.isFinal))"
                 ),
-                // An event is deduplicated by its push.
+                // A repeated event is recognized by its push.
                 max(retention.pushes, retention.eventKeys), \.pushesDeleted
             ),
             (Expiring(table: "app_opens", key: "ctid", age: .day), retention.pushes, nil),
