@@ -122,6 +122,7 @@ final class Connection: @unchecked Sendable {
     /// Switches from HTTP to a WebSocket; `rest` is what was read after the request.
     func become(_ socket: WebSocket, _ rest: [UInt8]) {
         driver = socket
+        server.checkSeldom(self)
         // Most sockets are idle, and there are many.
         keptBytes = 0
         socket.open()
@@ -236,6 +237,7 @@ final class Connection: @unchecked Sendable {
     func finish() {
         guard !isFinishing, !isClosed else { return }
         isFinishing = true
+        server.checkOften(self)
         // Outstanding requests will not get a response.
         allClientsDisconnected()
         flushSoon()

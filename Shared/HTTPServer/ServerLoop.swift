@@ -25,6 +25,12 @@ final class ServerLoop: @unchecked Sendable {
     private let limits: ConnectionLimits
     private var listeners: [TCPListener] = []
     private var connections: [Int: Connection] = [:]
+    /// The connections that are checked at each tick: all but those in `sockets`.
+    private var checkedOften: [Int: Connection] = [:]
+    /// The open WebSockets, in groups: one group is checked at each tick, as there may be many, and
+    /// they are idle for hours.
+    private var sockets = [[Int: Connection]](repeating: [:], count: 10)
+    private var ticks = 0
     private var silent = SilentConnections()
     private var refusals = SummedLine()
     private var pauses = SummedLine()
@@ -107,6 +113,7 @@ final class ServerLoop: @unchecked Sendable {
             tls: session
         )
         connections[connection.id] = connection
+        checkedOften[connection.id] = connection
         silent.opened(connection.id)
         connection.open()
     }
@@ -143,6 +150,8 @@ final class ServerLoop: @unchecked Sendable {
 
     func closed(_ connection: Connection) {
         guard connections.removeValue(forKey: connection.id) != nil else { return }
+        checkedOften[connection.id] = nil
+        sockets[connection.id % sockets.count][connection.id] = nil
         instruments.connections.add(-1)
         limits.release(connection.stream.remoteAddress)
         for listener in listeners { listener.resume() }
@@ -162,8 +171,23 @@ final class ServerLoop: @unchecked Sendable {
     }
 
     func tick(_ now: ContinuousClock.Instant = .now) {
-        for connection in connections.values { connection.tick(now) }
+        for connection in checkedOften.values { connection.tick(now) }
+        ticks += 1
+        for connection in sockets[ticks % sockets.count].values { connection.tick(now) }
         silent.compact(at: now, among: connections)
+    }
+
+    /// Checks a connection at every tenth tick, as it became a WebSocket.
+    func checkSeldom(_ connection: Connection) {
+        guard checkedOften.removeValue(forKey: connection.id) != nil else { return }
+        sockets[connection.id % sockets.count][connection.id] = connection
+    }
+
+    /// Checks a connection at every tick again, as it is about to end.
+    func checkOften(_ connection: Connection) {
+        let group = connection.id % sockets.count
+        guard sockets[group].removeValue(forKey: connection.id) != nil else { return }
+        checkedOften[connection.id] = connection
     }
 
     // MARK: Fairness

@@ -67,6 +67,7 @@ package final class WebSocket: ProtocolDriver, @unchecked Sendable {
     package func close(_ code: UInt16, _ reason: String = "") {
         guard isOpen, closingSince == nil else { return }
         closingSince = .now
+        connection.server.checkOften(connection)
         connection.send(WebSocketFrame.close(code, reason).bytes)
         end(Int(code))
     }
