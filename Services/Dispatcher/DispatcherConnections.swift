@@ -83,13 +83,18 @@ struct DispatcherConnections {
             log: runtime.log,
             clock: database.clock
         )
-        connections = ConnectionProvider(on: loop, log: runtime.log) { [database] messages in
-            try await database.connections.keep(
-                messages,
-                for: configuration.connectionKeep,
-                maximumWaiting: configuration.connectionWaiting
-            )
-        }
+        connections = ConnectionProvider(
+            on: loop,
+            log: runtime.log,
+            keep: { [database] messages in
+                try await database.connections.keep(
+                    messages,
+                    for: configuration.connectionKeep,
+                    maximumWaiting: configuration.connectionWaiting
+                )
+            },
+            notify: { [database] in try await database.connections.notifyNodes() }
+        )
     }
 
     /// The parts that deliveries are written to. They stop after the deliveries have drained.

@@ -242,8 +242,7 @@ extension ConnectionStore {
             SELECT app, \(slotSQL), count(*) FROM acked GROUP BY app ORDER BY app
             ON CONFLICT (app, slot) DO UPDATE SET received = c.received + excluded.received
         )
-        SELECT (SELECT count(*) FROM acked) AS count,
-            (SELECT pg_notify('\(NotifyChannel.outbox.rawValue)', '') FROM told LIMIT 1)
+        SELECT count(*) AS count FROM acked
         """
 
     /// Deletes messages that must not be shown to their device, and counts them as displaced.

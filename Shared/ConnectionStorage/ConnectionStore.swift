@@ -92,13 +92,18 @@ package struct ConnectionStore: Sendable {
                 }
             }
             guard !counts.isEmpty else { return stored }
-            _ = try await transaction.pipeline([
-                Self.counting(counts),
-                ("SELECT pg_notify('\(NotifyChannel.connections.rawValue)', '')", []),
-            ])
+            _ = try await transaction.pipeline([Self.counting(counts)])
             return stored
         }
         return try await deleted(messages.filter { !stored.contains($0.id) })
+    }
+
+    /// Wakes the nodes, as messages were stored. Not in the transaction that stores them: Postgres
+    /// commits those that notify one after the other, each with its write to the disk.
+    package func notifyNodes() async throws {
+        _ = try await database.execute(
+            "SELECT pg_notify('\(NotifyChannel.connections.rawValue)', '')"
+        )
     }
 
     /// Returns the ids of messages whose installation does not exist.

@@ -9,7 +9,7 @@ import Storage
 /// Our own provider: it stores messages for devices that hold a connection. All apps take turns.
 ///
 /// Authority: messages that were handed over and are not stored yet. They are written in batches,
-/// two at a time. A message that was written before is not written again, so any failure may be
+/// four at a time. A message that was written before is not written again, so any failure may be
 /// retried. Confined to the dispatcher's loop.
 final class ConnectionProvider: @unchecked Sendable {
     /// Stores messages, and returns the ids of those whose installation has been deleted.
@@ -25,21 +25,31 @@ final class ConnectionProvider: @unchecked Sendable {
     private static let batch = 256
     /// The most messages of one app in its turn.
     private static let share = 64
-    private static let maximumWrites = 2
+    private static let maximumWrites = 4
     /// The most clients in memory; above it, unused clients are dropped.
     private static let maximumClients = 1000
 
     private let keep: Keep
+    /// Wakes the nodes, as messages were stored.
+    private let notify: @Sendable () async throws -> Void
     private let loop: EventLoop
     private let log: Log
     private var clients: [String: ConnectionClient] = [:]
     /// The clients with waiting messages, the next first.
     private var waiting: [ConnectionClient] = []
     private var writes = 0
+    private var mustNotify = false
+    private var isNotifying = false
     private var isClosed = false
 
-    init(on loop: EventLoop, log: Log, keep: @escaping Keep) {
+    init(
+        on loop: EventLoop,
+        log: Log,
+        keep: @escaping Keep,
+        notify: @escaping @Sendable () async throws -> Void
+    ) {
         self.keep = keep
+        self.notify = notify
         self.loop = loop
         self.log = log
     }
@@ -83,6 +93,7 @@ final class ConnectionProvider: @unchecked Sendable {
     private func write(_ batch: [Entry]) async {
         do {
             let deleted = try await keep(batch.map(\.message))
+            notifyNodes()
             finish(batch.filter { !deleted.contains($0.message.id) }, ProviderAnswer(.accepted))
             finish(
                 batch.filter { deleted.contains($0.message.id) },
@@ -98,6 +109,21 @@ final class ConnectionProvider: @unchecked Sendable {
         } catch {
             log.warning("messages of connections are not stored", [.error: .string("\(error)")])
             finish(batch, ProviderAnswer(.notSent, reason: "the database did not store it"))
+        }
+    }
+
+    /// Wakes the nodes, once for all writes that end meanwhile.
+    private func notifyNodes() {
+        mustNotify = true
+        guard !isNotifying else { return }
+        isNotifying = true
+        Task(executorPreference: loop) { [self] in
+            while mustNotify {
+                mustNotify = false
+                // Nodes that are not woken find the messages within seconds.
+                try? await notify()
+            }
+            isNotifying = false
         }
     }
 
