@@ -69,7 +69,7 @@ extension ConnectionStore {
 
     /// Returns the present end of all messages, where a node begins.
     package func arrivalStart() async throws -> ArrivalCursor {
-        let row = try await database.execute(
+        let row = try await indexed.execute(
             """
             SELECT coalesce(max(seq), 0) AS newest,
                 pg_snapshot_xmin(pg_current_snapshot())::text AS snapshot
@@ -88,7 +88,7 @@ extension ConnectionStore {
     package func arrived(
         _ cursor: inout ArrivalCursor
     ) async throws -> (devices: [DeviceKey], isComplete: Bool) {
-        let rows = try await database.execute(
+        let rows = try await indexed.execute(
             """
             SELECT seq, device FROM connection_messages WHERE seq > $1
             ORDER BY seq LIMIT \(Self.arrivalPage)
@@ -103,7 +103,7 @@ extension ConnectionStore {
 
     /// Returns the devices of messages that were committed after others with a higher number.
     package func missed(_ cursor: inout ArrivalCursor) async throws -> [DeviceKey] {
-        let rows = try await database.execute(
+        let rows = try await indexed.execute(
             """
             SELECT DISTINCT m.device, s.snapshot
             FROM (SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS snapshot) s
@@ -133,7 +133,7 @@ extension ConnectionStore {
     /// - Throws: `StorageError`.
     package func waiting(of devices: [DeviceKey], limit: Int) async throws -> [WaitingMessage] {
         guard !devices.isEmpty else { return [] }
-        let rows = try await database.execute(
+        let rows = try await indexed.execute(
             """
             SELECT * FROM (
                 SELECT d.place, m.device, m.id, m.seq, m.content, m.target, m.stored_at,
@@ -173,7 +173,7 @@ extension ConnectionStore {
     private func contents(_ identities: Set<Int>) async throws -> [Int: MessageContent] {
         var (found, missing) = cache.find(identities)
         guard !missing.isEmpty else { return found }
-        let read = try await database.execute(
+        let read = try await indexed.execute(
             """
             SELECT id, app, push_id, event_id, body FROM connection_contents
             WHERE id = ANY ($1::bigint[])
@@ -208,15 +208,19 @@ extension ConnectionStore {
             $0.device.bytes.lexicographicallyPrecedes($1.device.bytes)
         }
         let records = acks.map { ReceivedRecord($0.app, $0.pushID, $0.eventID, $0.target, at: now) }
-        return try await database.execute(
-            Self.acknowledgeSQL,
-            [
-                .bytesArray(acks.map(\.device.bytes)), .uuidArray(acks.map(\.id)),
-                .uuidArray(acks.map(\.pushID)), .textArray(acks.map(\.target)),
-                .bytesArray(records.map { Array($0.key.utf8) }),
-                .bytesArray(records.map(\.object.bytes)), .text(topics.pushOutcomes),
-            ]
-        ).first?.integer("count") ?? 0
+        let results = try await database.transaction(of: [
+            (IndexPlan.joiningSQL, []),
+            (
+                Self.acknowledgeSQL,
+                [
+                    .bytesArray(acks.map(\.device.bytes)), .uuidArray(acks.map(\.id)),
+                    .uuidArray(acks.map(\.pushID)), .textArray(acks.map(\.target)),
+                    .bytesArray(records.map { Array($0.key.utf8) }),
+                    .bytesArray(records.map(\.object.bytes)), .text(topics.pushOutcomes),
+                ]
+            ),
+        ])
+        return try results[1].first?.integer("count") ?? 0
     }
 
     private static let acknowledgeSQL = """
@@ -249,7 +253,7 @@ extension ConnectionStore {
     package func displace(_ messages: [MessageAck]) async throws {
         guard !messages.isEmpty else { return }
         let messages = Set(messages)
-        _ = try await database.execute(
+        _ = try await indexed.execute(
             """
             WITH old AS MATERIALIZED (
                 SELECT m.seq, m.app FROM unnest($1::bytea[], $2::uuid[]) AS g(device, id)

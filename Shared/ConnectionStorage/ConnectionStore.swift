@@ -9,6 +9,9 @@ import Storage
 /// it when it is acknowledged. Both count what they did by app, in the same transaction.
 package struct ConnectionStore: Sendable {
     let database: Database
+    /// The database whose connections use `IndexPlan`, for the statements of nodes: the tables grow
+    /// faster than their statistics.
+    let indexed: Database
     let cache: MessageContentCache
 
     /// The most that waits for one device, if nothing else is configured.
@@ -69,6 +72,7 @@ package struct ConnectionStore: Sendable {
         let devices = Set(messages.map(\.device)).map(\.bytes)
         let stored = try await database.transaction { transaction in
             let results = try await transaction.pipeline([
+                (IndexPlan.joiningSQL, []),
                 (Self.contentSQL, Self.contentColumns.parameters(of: contents)),
                 (Self.keepSQL, limits + Self.columns.parameters(of: messages)),
                 (
@@ -82,11 +86,11 @@ package struct ConnectionStore: Sendable {
             ])
             var counts: [String: ConnectionCounts] = [:]
             var stored: Set<String> = []
-            for row in results[1].rows {
+            for row in results[2].rows {
                 counts[try row.text("app"), default: ConnectionCounts()].kept += 1
                 stored.insert(try row.uuid("id"))
             }
-            for result in results[2...] {
+            for result in results[3...] {
                 for row in result.rows {
                     counts[try row.text("app"), default: ConnectionCounts()].displaced += 1
                 }

@@ -2,6 +2,10 @@ package import Storage
 
 extension PushDatabase {
     package var connections: ConnectionStore {
-        ConnectionStore(database: database, cache: part(MessageContentCache.init))
+        ConnectionStore(
+            database: database,
+            indexed: singles,
+            cache: part(MessageContentCache.init)
+        )
     }
 }

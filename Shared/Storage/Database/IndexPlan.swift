@@ -15,6 +15,10 @@ package enum IndexPlan {
         "SELECT "
         + off.map { "set_config('\($0)', 'off', true)" }.joined(separator: ", ")
 
+    /// The settings for a statement that also joins lists with each other: these may be hashed.
+    package static let joiningSQL =
+        "SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
+
     /// The same settings for all statements of a connection, with generic plans: each statement is
     /// planned once, whatever its values. Planning for specific values costs a millisecond, as much
     /// as the statement itself for dozens of pushes.
