@@ -16,10 +16,11 @@ struct StillServer: Sendable {
 
     var heldAnswerBytes: Int { metrics.gauge(.httpHeldAnswers).value }
 
-    func tick(after duration: Duration) async {
+    /// A WebSocket is checked at one of ten ticks.
+    func tick(after duration: Duration, times: Int = 1) async {
         await withCheckedContinuation { continuation in
             loop.execute {
-                server.tick(.now + duration)
+                for _ in 0..<times { server.tick(.now + duration) }
                 continuation.resume()
             }
         }

@@ -367,10 +367,10 @@ struct WebSocketTests {
             defer { socket.close() }
             try await socket.send(.text("hello"))
             #expect(try await socket.next() == .text("hello"))
-            await server.tick(after: .seconds(290))
+            await server.tick(after: .seconds(290), times: 10)
             try await socket.send(.text("still here"))
             #expect(try await socket.next() == .text("still here"))
-            await server.tick(after: .seconds(301))
+            await server.tick(after: .seconds(301), times: 10)
             #expect(await handler.end() == 1006)
             await #expect(throws: TestFailure.self) { _ = try await socket.next() }
         }
