@@ -385,7 +385,7 @@ struct WebSocketTests {
         try await withStillServer(answerBytes: 1, routes: { routes(&$0, spare) }) { server in
             let socket = try await SocketWire(port: server.port)
             defer { socket.close() }
-            await server.tick(after: .seconds(200))
+            await server.tick(after: .seconds(200), times: 10)
             try await socket.send(.text("hello"))
             #expect(try await socket.next() == .text("hello"))
         }
