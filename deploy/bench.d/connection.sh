@@ -66,6 +66,8 @@ our_push_to_sockets() {
 measure_single_sockets() {
     local warm=20 seconds=20
     single_pushes warm "$warm" '{}'
+    wait_for "${node_pid[0]}" 60 have_received $((pushes * count + 1000 * warm)) ||
+        fail "not all have it: $(counted)"
     single_pushes single "$seconds" '{"at": time.time() * 1000}'
     wait_for "${node_pid[0]}" 60 have_received $((pushes * count + 1000 * (warm + seconds))) ||
         fail "not all have it: $(counted)"
