@@ -25,7 +25,8 @@ package final class PushDatabase: Sendable {
     private static let singlesConnections = 3
 
     package let database: Database
-    /// The fast path's database. Its connections are opened at its first statement.
+    /// The database of the fast path and of connection nodes, for statements that `IndexPlan` suits. Its
+    /// connections are opened at its first statement.
     package let singles: Database
     /// Postgres' clock, measured by `run` and by each renewal of a session.
     package let clock: DatabaseClock
