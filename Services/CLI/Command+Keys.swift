@@ -11,7 +11,11 @@ extension Command {
         "Replace an app's key; the old one stays valid for a grace period",
         options: [
             .value("--key", "app|master", "key to replace"),
-            .value("--grace", "<duration>", "how long the old key is accepted, 24h; or 0s"),
+            .value(
+                "--grace",
+                "<duration>",
+                "how long the old key is still accepted; default 24h; 0s revokes it at once"
+            ),
             .value("--key-file", "<file>", "the new key; without it a random one"),
             .flag("--finish", "revoke the older keys now"), json,
         ]

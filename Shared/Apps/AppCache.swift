@@ -50,7 +50,8 @@ package final class CachedApp: Sendable {
         return [key] + retiredKeys.filter { $0.kind == kind && $0.until > now }.map(\.key)
     }
 
-    /// Whether this name still belongs to the app. The proof checks whether a key is accepted.
+    /// Whether this name still belongs to the app. A key's digest always does: whether the key is
+    /// still accepted is checked later, with the caller's proof.
     func isCalled(_ name: AppName) -> Bool {
         switch name {
         case .id(let name): name == id
@@ -132,7 +133,8 @@ package actor AppCache {
     /// The id of the app for callers that name no app.
     private let unnamedID: Cache<String>
 
-    /// Makes a cache; `staleLifetime` is how long an app counts while the database is unavailable.
+    /// Makes a cache; `staleLifetime` is how long a cached app may be used while the database is
+    /// unavailable.
     package init(
         _ database: PushDatabase,
         keys: KeyRing,
@@ -213,8 +215,8 @@ package actor AppCache {
         }
     }
 
-    /// Whether `find` makes no query for a name that may be made up: at most it reads an app again
-    /// that existed at its last read.
+    /// Whether the cache knows the name: it was recently found missing, or its app existed when it
+    /// was last read. Then `find` at most reads that app again, so made-up names cause no queries.
     package func remembers(_ name: AppName) -> Bool {
         let key = Self.key(of: name)
         if apps.isMissing(key) || ids.isMissing(key) { return true }

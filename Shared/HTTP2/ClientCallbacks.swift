@@ -148,8 +148,8 @@ private func beforeFrameSend(
     return 0
 }
 
-/// Notes why a request was not sent; its stream closes after this. Not noted after a GOAWAY or a
-/// cancellation: then the stream's error code is enough.
+/// Marks a request as unsendable; its stream closes after this. A request that was not sent because
+/// of a GOAWAY or a cancellation is not marked: the stream's error code is enough.
 private func onFrameNotSend(
     _ session: OpaquePointer?,
     _ frame: UnsafePointer<nghttp2_frame>?,

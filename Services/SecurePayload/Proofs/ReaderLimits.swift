@@ -5,7 +5,7 @@ import Observability
 /// The limits of readers' failures, shared by all loops of a process: wrong secrets of an identity from an
 /// address, and ids that are not the reader's.
 final class ReaderLimits: Sendable {
-    /// The number of unknown ids that are allowed for each wrong secret.
+    /// The limit of unknown ids, as a multiple of the limit of wrong secrets.
     private static let missesForEachGuess = 10
 
     private let lock = Lock()

@@ -3,8 +3,9 @@
 ///
 /// Networks that recently sent a wrong secret wait behind all others. Apps take turns, then the
 /// networks of an app, and the secrets of a network keep their order. Once an app's oldest secret
-/// has waited for long, its newest network goes first: in order, every secret would be late. A
-/// network may have a small share of the capacity. If the queue is full, the app with the most
+/// has waited for `overloadAge`, the app's newest network goes first: if the secrets kept their
+/// order under overload, every secret would be late. A network has at most a small share of the
+/// capacity. If the queue is full, the app with the most
 /// secrets gives way, then the network with the most, then the secret that has waited longest. A
 /// network that was turned away and returns too early waits behind the others, too.
 struct SecretQueue<Job> {
@@ -18,8 +19,9 @@ struct SecretQueue<Job> {
         }
 
         /// Creates the caller for an app's backend, which has proved its master key and sets
-        /// secrets. It takes turns with the app's readers like another app, without a limit of
-        /// share or age. Its key begins with a NUL, as no app id does.
+        /// secrets. It counts as an app of its own, which takes turns with the app's readers.
+        /// Its jobs are limited neither by a network's share nor by `maximumAge`. Its key begins
+        /// with a NUL, as no app id does.
         init(backendOf app: [UInt8]) { self.init(app: [0] + app, network: []) }
 
         fileprivate var isProved: Bool { app.first == 0 }
@@ -34,8 +36,8 @@ struct SecretQueue<Job> {
 
     /// The age at which a waiting job is refused.
     static var maximumAge: Duration { .seconds(5) }
-    /// The age of an app's oldest job from which its newest network goes first, and may displace
-    /// that job.
+    /// If an app's oldest job is older than this, the app's newest network goes first, and may
+    /// displace that job.
     static var overloadAge: Duration { .seconds(1) }
     /// The seconds for which a network that was turned away should not return.
     static var restSeconds: Int { 2 }

@@ -48,7 +48,8 @@ struct WNSAnswer: Equatable {
         case (200, _): .accepted
         case (401, _), (403, _): .misconfigured
         case (404, _): .unregistered(since: nil)
-        // Carillon is blocked for abuse: the device is not at fault.
+        // Usually the channel has expired. With "domain blocked", WNS has blocked Carillon for abuse,
+        // and the device is not at fault.
         case (410, _):
             description.contains("domain blocked") ? .misconfigured : .unregistered(since: nil)
         case (406, _), (412, _): .unavailable(retryAfter: retryAfter ?? senderWait)

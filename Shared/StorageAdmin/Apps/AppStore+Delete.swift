@@ -41,7 +41,8 @@ package struct AppDeletion: Sendable, Equatable {
 
 /// Erases an app with all its data, in batches, each in a transaction of its own. One statement
 /// over a million installations would end at the statement timeout, and hold its locks until then.
-/// An interrupted call must be repeated, as the app's row is deleted last. The audit stays: it must
+/// An interrupted call leaves the app partly deleted, and must be repeated. It can be, as the app's
+/// row is deleted last. The audit stays: it must
 /// outlive the app.
 extension AppStore {
     private static let rowsAtOnce = 2000
@@ -274,7 +275,8 @@ extension AppStore {
         ).first?.boolean("has") ?? false
     }
 
-    /// Deletes the deliveries of some pushes, in batches, then these pushes.
+    /// Deletes all pushes of the app: first those that are stored as one row, then the others, some
+    /// at a time, after their deliveries.
     private func deletePushes(of id: String, _ deletion: inout AppDeletion) async throws {
         try await deleteEventPushes(of: id, &deletion)
         while true {
