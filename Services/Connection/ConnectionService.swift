@@ -31,6 +31,7 @@ struct ConnectionService: HTTPServiceProgram {
         let (own, runtime) = (service.configuration.own, service.runtime)
         let meters = ConnectionMetrics(runtime.metrics)
         let counts = SocketCounts(maximum: own.maximum, ofAddress: own.maximumOfAddress)
+        let outbox = try service.outbox()
         let hubs = service.loops.map { loop in
             DeviceHub(
                 loop.database.connections,
@@ -40,7 +41,8 @@ struct ConnectionService: HTTPServiceProgram {
                 ),
                 meters: meters,
                 on: loop.loop,
-                log: runtime.log
+                log: runtime.log,
+                onReceived: outbox.wakeRelay
             )
         }
         let contents = zip(service.loops, hubs).map { own, hub in
@@ -49,7 +51,7 @@ struct ConnectionService: HTTPServiceProgram {
         return HTTPServiceContents(
             openAPI: ConnectionSurface.openAPI,
             loops: contents,
-            jobs: (try service.outbox().parts) + [
+            jobs: outbox.parts + [
                 expiryJob(service.database, in: runtime),
                 nodeReport(hubs, service.database, in: runtime),
                 drain(hubs, service.database, over: own.drain, in: runtime),

@@ -194,7 +194,8 @@ extension ConnectionStore {
     }
 
     /// Deletes acknowledged messages, and counts them. For the first acknowledgement of a push by an
-    /// installation a receipt is stored, and a record of `push.outcomes` is written to the outbox.
+    /// installation a receipt is stored, and a record of `push.outcomes` is written to the outbox. The
+    /// caller wakes its relay: transactions that notify would commit one after the other.
     ///
     /// - Returns: How many were waiting.
     package func acknowledge(
@@ -240,7 +241,6 @@ extension ConnectionStore {
             INSERT INTO outbox (kafka_topic, key, value)
             SELECT DISTINCT ON (a.app, a.push_id, a.target) $7, a.key, a.value
             FROM acked a JOIN noted n ON n.app = a.app AND n.target = a.push_id AND n.who = a.target
-            RETURNING id
         ), counted AS (
             INSERT INTO connection_counts AS c (app, slot, received)
             SELECT app, \(slotSQL), count(*) FROM acked GROUP BY app ORDER BY app

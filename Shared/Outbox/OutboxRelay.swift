@@ -31,6 +31,7 @@ package actor OutboxRelay: ServicePart {
     private let producer: KafkaProducer
     private let log: Log
     private let relayed: Counter
+    private let wakeUp: WakeUp
     private let worker: ClaimWorker
 
     package init(
@@ -45,9 +46,10 @@ package actor OutboxRelay: ServicePart {
         self.loop = loop
         self.log = log
         relayed = metrics.counter(.outboxRelayed)
+        wakeUp = WakeUp(on: loop)
         worker = ClaimWorker(
             "the outbox cannot be relayed to Kafka",
-            wokenBy: WakeUp(on: loop),
+            wokenBy: wakeUp,
             listening: { wake in
                 try await database.onNotification(.outbox) { _ in wake() }
             },
@@ -55,6 +57,9 @@ package actor OutboxRelay: ServicePart {
             log: log
         )
     }
+
+    /// Notes that this process stored records, for transactions that do not notify. From any thread.
+    package nonisolated func wake() { loop.execute { [wakeUp] in wakeUp.signal() } }
 
     package func run() async throws {
         guard (try? await database.untilReady()) != nil else { return }

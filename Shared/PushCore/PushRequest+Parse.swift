@@ -440,7 +440,7 @@ extension PushRequest {
         return min(max(devices, minimumFlowControl), maximumPace)
     }
 
-    /// Returns the spread in milliseconds; `nil` if there is none.
+    /// Returns the spread in milliseconds; `nil` for a push without a spread.
     private static func spread(_ fields: FieldReader) throws(PushRequestError) -> Int? {
         guard let value = fields["spread"] else { return nil }
         guard let seconds = value.realNumber, (0...maximumSpread).contains(seconds) else {

@@ -76,9 +76,12 @@ package struct HTTPService<Program: HTTPServiceProgram>: Sendable {
 
     /// Makes a producer on the main loop, and the relay that produces the outbox to Kafka through
     /// it.
+    /// `wakeRelay` is for records that were stored without a notification.
     ///
     /// - Throws: `KafkaError`.
-    package func outbox() throws -> (producer: KafkaProducer, parts: [any ServicePart]) {
+    package func outbox() throws -> (
+        producer: KafkaProducer, parts: [any ServicePart], wakeRelay: @Sendable () -> Void
+    ) {
         let (loop, log, metrics) = (runtime.mainLoop, runtime.log, runtime.metrics)
         let producer = try KafkaProducer(
             configuration.common.kafka,
@@ -94,7 +97,10 @@ package struct HTTPService<Program: HTTPServiceProgram>: Sendable {
             log: log,
             metrics: metrics
         )
-        return (producer, [ClosurePart("producer", run: { try await producer.run() }), relay])
+        let parts: [any ServicePart] = [
+            ClosurePart("producer", run: { try await producer.run() }), relay,
+        ]
+        return (producer, parts, { relay.wake() })
     }
 
     func parts() throws -> [any ServicePart] {

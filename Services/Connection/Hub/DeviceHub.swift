@@ -41,6 +41,8 @@ final class DeviceHub: @unchecked Sendable {
     private let limits: Limits
     private let meters: ConnectionMetrics
     private let log: Log
+    /// Called when records of what was received are in the outbox.
+    private let onReceived: @Sendable () -> Void
 
     /// The sockets of each device, the newest last.
     private var devices: [DeviceKey: [DeviceSocket]] = [:]
@@ -77,8 +79,10 @@ final class DeviceHub: @unchecked Sendable {
         limits: Limits = Limits(),
         meters: ConnectionMetrics,
         on loop: EventLoop,
-        log: Log
+        log: Log,
+        onReceived: @escaping @Sendable () -> Void
     ) {
+        self.onReceived = onReceived
         self.store = store
         self.topics = topics
         self.limits = limits
@@ -369,6 +373,7 @@ final class DeviceHub: @unchecked Sendable {
             do {
                 let count = try await store.acknowledge(portion, topics: topics, at: .now())
                 meters.acknowledged(count)
+                if count > 0 { onReceived() }
                 settle(portion)
                 try await store.displace(displaced)
                 try await store.opened(opened)
