@@ -216,10 +216,20 @@ let package = Package(
             ]
         ),
 
+        library(
+            "Console",
+            [
+                "Gateway", "Apps", "Outbox", "Storage", "InstallationStorage", "PushStorage",
+                "PushCore", "HTTPServer", "EventLoop", "Cryptography", "JSON", "Observability",
+            ],
+            // They are in the code, not in a bundle: a container has only the executable.
+            resources: [.embedInCode("Static"), .embedInCode("Words/Tables")]
+        ),
+
         service(
             "Registration",
             [
-                "ServiceShell", "HTTPServer", "Gateway", "Outbox", "Storage", "InstallationStorage",
+                "Console", "ServiceShell", "HTTPServer", "Gateway", "Outbox", "Storage", "InstallationStorage",
                 "PushStorage", "SyncStorage", "StorageAdmin", "PushEvents",
             ]
         ),

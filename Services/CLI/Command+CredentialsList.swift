@@ -179,9 +179,6 @@ extension Command {
 }
 
 extension StoredCredential {
-    /// The expiry of the credential's certificate; `nil` without a certificate.
-    var end: Instant? { summary["notAfter"]?.string.flatMap(Instant.init(iso8601:)) }
-
     func opened(by keys: KeyRing) throws -> JSONObject {
         let opened = try keys.open(sealed, context: context)
         guard let secret = try JSONValue.parse(opened).object else {

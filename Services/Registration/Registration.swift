@@ -1,3 +1,4 @@
+import Console
 import EventLoop
 import Gateway
 import HTTPServer
@@ -12,6 +13,7 @@ import Storage
 /// Flow: `LeanCloudSurface`, `AzureSurface`, `ParseSurface` → `PushDatabase` (installations; pushes
 /// with their outbox row) → `OutboxRelay` → Kafka's `push.requests`; `CognitoSurface` → `PushDatabase`
 /// (datasets, with the outbox row of each change) → `OutboxRelay` → Kafka's `dataset.changes`.
+/// `ConsoleSurface` serves people's web pages over the same stores.
 @main
 struct Registration: HTTPServiceProgram {
     typealias Own = RegistrationConfiguration
@@ -41,7 +43,8 @@ struct Registration: HTTPServiceProgram {
         let (runtime, common) = (service.runtime, service.configuration.common)
         let saved = runtime.metrics.counter(.installationsSaved)
         let objects = ObjectOperations(database: database, saved: saved)
-        let pushes = PushOperations(acceptance: PushAcceptance(database, topics: common.topics))
+        let acceptance = PushAcceptance(database, topics: common.topics)
+        let pushes = PushOperations(acceptance: acceptance)
         return [
             LeanCloudSurface(database: database, objects: objects, pushes: pushes),
             ParseSurface(objects: objects, pushes: pushes, log: runtime.log),
@@ -54,6 +57,7 @@ struct Registration: HTTPServiceProgram {
             ),
             ConnectionRouter(nodes: service.configuration.own.connectionURLs),
             NativeSurface(database: database),
+            ConsoleSurface(database, keys: common.keys, acceptance: acceptance),
         ]
     }
 }

@@ -10,6 +10,8 @@ package enum AuthenticationMethod: Sendable, Equatable {
     case configToken(name: String, isReadOnly: Bool)
     /// A linked client key of another platform: it allows fetching, and nothing else.
     case linkedKey
+    /// A session of the console, of a person with this name in the audit.
+    case person(String)
 }
 
 /// The named app, the requested rights, and the proof of the key: the input of the gateway's

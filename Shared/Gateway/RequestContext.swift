@@ -80,6 +80,7 @@ package final class RequestContext: @unchecked Sendable {
     ) throws -> Caller {
         switch credential {
         case .configToken(let name, _): audited = (app.id, "config-token:" + name)
+        case .person(let name): audited = (app.id, name)
         case .key where proof.rights == .master: audited = (app.id, AuditTrail.masterKeyActor)
         case .key, .linkedKey: break
         }

@@ -29,6 +29,7 @@ extension PushDatabase {
     package var shards: ShardStore { ShardStore(database: database) }
     package var sessions: SessionStore { SessionStore(database: database) }
     package var receipts: ReceiptStore { ReceiptStore(database: database) }
+    package var drafts: DraftStore { DraftStore(database: database) }
     package var appOpens: AppOpenStore { AppOpenStore(database: database) }
 
     private var zoneNames: ZoneNames { part(ZoneNames.init) }

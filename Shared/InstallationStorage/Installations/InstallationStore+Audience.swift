@@ -57,3 +57,79 @@ extension InstallationStore {
         return explanation
     }
 }
+
+/// The size of an audience, for a person who chooses it.
+package struct AudienceCount: Sendable, Equatable {
+    /// The devices that a push would go to now, by provider; `nil` if counting took too long.
+    package var reachable: [Platform: Int]?
+    /// The devices that meet the selectors: counted, or the planner's estimate.
+    package var selected: Int
+
+    package var isExact: Bool { reachable != nil }
+    package var reachableCount: Int? { reachable?.values.reduce(0, +) }
+}
+
+extension InstallationStore {
+    /// Counts an audience within a time; if that is too short, returns the planner's estimate.
+    ///
+    /// - Throws: As `explain`, except for the time limit.
+    package func count(
+        app: String,
+        _ selectors: PushRequest.Selectors,
+        withinMilliseconds limit: Int
+    ) async throws -> AudienceCount {
+        if selectors.selectsNothing { return AudienceCount(reachable: [:], selected: 0) }
+        var parameters: [PostgresValue] = [.text(app)]
+        let conditions = try selectors.conditions(&parameters, app: app)
+        let arguments = parameters
+        let ofApp = "FROM installations n WHERE n.app = $1\(conditions)"
+        do {
+            let rows = try await database.transaction { transaction in
+                try await transaction.pipeline(
+                    [
+                        (ConditionPlan.sql, []),
+                        (
+                            "SELECT set_config('statement_timeout', $1, true)",
+                            [.text(String(max(1, limit)))]
+                        ),
+                        (
+                            """
+                            SELECT n.provider, count(*) AS count,
+                                count(*) FILTER (WHERE n.valid AND n.token IS NOT NULL) AS reachable
+                            \(ofApp) GROUP BY n.provider
+                            """, arguments
+                        ),
+                    ],
+                    isPrepared: false
+                )[2].rows
+            }
+            return try Self.count(rows)
+        } catch let error as StorageError where error.isStatementTimeout {
+            let plan = try await database.transaction { transaction in
+                try await transaction.pipeline(
+                    [(ConditionPlan.sql, []), ("EXPLAIN (FORMAT JSON) SELECT 1 \(ofApp)", arguments)],
+                    isPrepared: false
+                )[1]
+            }
+            guard let plan = try plan.first?.json("QUERY PLAN") else {
+                throw StorageError(.corrupt, "the database explained nothing")
+            }
+            return AudienceCount(
+                reachable: nil,
+                selected: Int(min(max(0, try QueryPlan(plan).rows), 1e15))
+            )
+        }
+    }
+
+    private static func count(_ rows: PostgresRows) throws -> AudienceCount {
+        var count = AudienceCount(reachable: [:], selected: 0)
+        for row in rows {
+            count.selected += try row.integer("count")
+            let name = try row.textOrNil("provider")
+            guard let platform = name.flatMap(Platform.init(rawValue:)) else { continue }
+            let reachable = try row.integer("reachable")
+            if reachable > 0 { count.reachable?[platform] = reachable }
+        }
+        return count
+    }
+}

@@ -34,6 +34,9 @@ package struct StoredCredential: Sendable, Equatable {
         self.updatedAt = updatedAt
     }
 
+    /// The expiry of the credential's certificate; `nil` without a certificate.
+    package var end: Instant? { summary["notAfter"]?.string.flatMap(Instant.init(iso8601:)) }
+
     /// The context that it is sealed for (the cipher's associated data).
     package var context: String {
         Self.context(app: app, platform: platform, name: name)

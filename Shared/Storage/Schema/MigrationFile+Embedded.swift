@@ -43,5 +43,6 @@ extension MigrationFile {
         ("0035_packed_pushes", PackageResources._035_packed_pushes_sql),
         ("0036_shards_lane", PackageResources._036_shards_lane_sql),
         ("0037_connections", PackageResources._037_connections_sql),
+        ("0038_push_drafts", PackageResources._038_push_drafts_sql),
     ]
 }

@@ -112,6 +112,10 @@ package struct Maintenance: Sendable {
             ),
             (Expiring(table: "app_opens", key: "ctid", age: .day), retention.pushes, nil),
             (
+                Expiring(table: "push_drafts", key: "id", age: .time("updated_at")),
+                DraftStore.retention, nil
+            ),
+            (
                 Expiring(table: "audit", key: "id", age: .time("at")),
                 retention.audit, \.auditDeleted
             ),

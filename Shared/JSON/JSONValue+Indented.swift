@@ -1,8 +1,6 @@
-import JSON
-
 extension JSONValue {
-    /// The text for people who edit it: each member on its own line, in the stored order.
-    var indented: String {
+    /// The text for people who read or edit it: each member on its own line, in the stored order.
+    public var indented: String {
         var text = ""
         write(to: &text, indentation: "")
         return text

@@ -1,0 +1,102 @@
+/// One page: its frame is drawn by `Frame`.
+struct Page: Sendable {
+    var title: String
+    /// The entry of the menu that is marked.
+    var section: Section
+    /// From the second level on; the app comes first by itself.
+    var crumbs: [(text: String, address: Address)] = []
+    /// The sentence under the title.
+    var lead: HTML = .empty
+    /// Marks beside the title.
+    var marks: HTML = .empty
+    /// Buttons and links at the top right.
+    var actions: HTML = .empty
+    var body: HTML
+    var status = 200
+
+    init(_ title: String, _ section: Section, body: HTML) {
+        self.title = title
+        self.section = section
+        self.body = body
+    }
+}
+
+/// An entry of the menu.
+enum Section: CaseIterable, Sendable {
+    case overview, send, pushes, devices, credentials, audit, settings
+
+    func title(_ t: Words) -> String {
+        switch self {
+        case .overview: t("Overview")
+        case .send: t("Send a push")
+        case .pushes: t("Pushes")
+        case .devices: t("Devices")
+        case .credentials: t("Credentials")
+        case .audit: t("Audit")
+        case .settings: t("Settings")
+        }
+    }
+
+    /// The last segment of its address; nil for the overview.
+    var segment: String? {
+        switch self {
+        case .overview: nil
+        case .send: "send"
+        case .pushes: "pushes"
+        case .devices: "devices"
+        case .credentials: "credentials"
+        case .audit: "audit"
+        case .settings: "settings"
+        }
+    }
+
+    /// The role that sees it in the menu.
+    var needs: Role { self == .send ? .sender : .viewer }
+
+    static let groups: [(title: StaticString?, sections: [Section])] = [
+        (nil, [.overview, .send, .pushes, .devices]),
+        ("Operations", [.credentials, .audit, .settings]),
+    ]
+}
+
+/// The answer of a page's handler.
+enum PageAnswer: Sendable {
+    case page(Page)
+    /// The next page after an act, with a message on it.
+    case redirect(Address, flash: Flash? = nil)
+    /// A file to save; it is written as it is read.
+    case file(name: String, HTTPFile)
+}
+
+/// A file that a page offers.
+struct HTTPFile: Sendable {
+    let contentType: String
+    let write: @Sendable (_ write: (String) async throws -> Void) async throws -> Void
+
+    init(
+        contentType: String,
+        write: @escaping @Sendable (_ write: (String) async throws -> Void) async throws -> Void
+    ) {
+        self.contentType = contentType
+        self.write = write
+    }
+}
+
+/// A message on the page after an act. A cookie has its name, never its text.
+enum Flash: String, Sendable, CaseIterable {
+    case signedOut, sending, scheduled, dryRun, cancelled, muted, deleted, saved, alreadySent
+
+    func text(_ t: Words) -> String {
+        switch self {
+        case .signedOut: t("You have signed out.")
+        case .sending: t("The push is being sent. You can cancel it until it ends.")
+        case .scheduled: t("The push is scheduled. You can cancel it until it ends.")
+        case .dryRun: t("The dry run is counted. Nothing is sent.")
+        case .cancelled: t("The push is cancelled.")
+        case .muted: t("The device is muted.")
+        case .deleted: t("It is deleted.")
+        case .saved: t("It is saved.")
+        case .alreadySent: t("This draft was already sent. This is its push.")
+        }
+    }
+}

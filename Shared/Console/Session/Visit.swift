@@ -1,0 +1,70 @@
+import Gateway
+import HTTPServer
+import PushCore
+
+/// One request of a person who is signed in: the app, the role, the words, and the form if one was
+/// posted.
+struct Visit: Sendable {
+    let request: HTTPServerRequest
+    let caller: Caller
+    let session: Session
+    let t: Words
+    let look: Look
+    let form: Form
+
+    var app: String { session.app }
+    var role: Role { session.role }
+
+    /// Returns a value of the route's pattern.
+    func parameter(_ name: String) -> String { request.pathParameters[name] ?? "" }
+
+    /// Returns an address of the app's pages.
+    func address(_ segments: String..., query: KeyValuePairs<String, String?> = [:])
+        -> Address
+    {
+        Address([app] + segments, query: query.map { ($0.key, $0.value) })
+    }
+
+    /// The hidden field of every form that changes something.
+    var formToken: HTML {
+        "<input type=\"hidden\" name=\"\(Form.tokenName)\" value=\"\(session.formToken)\">"
+    }
+
+    /// Returns the value of the query, without blanks around it; nil if it is empty.
+    func query(_ name: String) -> String? {
+        let value = (request.queryValue(name) ?? "").trimmed
+        return value.isEmpty ? nil : value
+    }
+
+    /// Records what an act concerned, for the audit.
+    func note(_ target: String) { caller.context?.note(target) }
+}
+
+/// The fields of a posted form.
+struct Form: Sendable {
+    static let tokenName = "token"
+    /// The largest form has a push with its languages.
+    static let maximumBytes = 256 << 10
+
+    private let fields: [(name: String, value: String)]
+
+    init(_ fields: [(name: String, value: String)] = []) { self.fields = fields }
+
+    subscript(name: String) -> String? { fields.first { $0.name == name }?.value }
+
+    /// Returns a field without blanks around it; empty if it is missing.
+    func text(_ name: String) -> String { (self[name] ?? "").trimmed }
+
+    func has(_ name: String) -> Bool { fields.contains { $0.name == name } }
+
+    var names: [String] { fields.map(\.name) }
+}
+
+extension String {
+    /// The text without blanks and line ends around it.
+    var trimmed: String {
+        var text = self[...].drop(while: \.isWhitespace)
+        while text.last?.isWhitespace == true { text.removeLast() }
+        return String(text)
+    }
+}

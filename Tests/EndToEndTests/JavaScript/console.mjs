@@ -1,0 +1,207 @@
+// The console in Chromium: every page in both themes and three languages, and pushes sent from it.
+
+import { check, Devices, environment, main, token, until, vendor } from "./support.mjs";
+
+const { chromium } = vendor("playwright-core");
+const axe = vendor("axe-core").source;
+
+const registration = environment.REGISTRATION_URL;
+const app = environment.APP_ID;
+const console_ = registration + "/console";
+const devices = new Devices();
+
+/// Waits until the phone has been notified, and returns the notifications.
+const notified = (phone) => until("the push at the phone", async () => {
+  const found = await devices.received(phone);
+  return found.length ? found : undefined;
+});
+
+/// Opens a browser that reports what a page must not do.
+async function open(options = {}) {
+  const browser = await chromium.launch({
+    executablePath: environment.CHROMIUM,
+    args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+  });
+  const context = await browser.newContext({ locale: "en-GB", ...options });
+  const page = await context.newPage();
+  const faults = [];
+  page.on("console", (message) => {
+    // The status of a refused form is the page's answer.
+    const isStatus = /the server responded with a status of 4/.test(message.text());
+    if (["error", "warning"].includes(message.type()) && !isStatus) faults.push(message.text());
+  });
+  page.on("pageerror", (error) => faults.push(String(error)));
+  page.on("request", (request) => {
+    if (!request.url().startsWith(registration)) faults.push("another host: " + request.url());
+  });
+  return { browser, context, page, faults };
+}
+
+async function signIn(page, key = environment.MASTER_KEY) {
+  await page.goto(console_ + "/sign-in");
+  await page.fill("#app", app);
+  await page.fill("#key", key);
+  await page.click("form.card button");
+}
+
+/// Registers a phone at APNs' simulator, and returns its id.
+async function phone(fields = {}) {
+  const deviceToken = token();
+  const response = await fetch(registration + "/1.1/installations", {
+    method: "POST",
+    headers: {
+      "Content-Type": "application/json", "X-LC-Id": app, "X-LC-Key": environment.APP_KEY,
+    },
+    body: JSON.stringify({
+      deviceType: "ios", deviceToken, apnsTopic: environment.APNS_TOPIC, ...fields,
+    }),
+  });
+  check("a phone is registered", response.status, 201);
+  const id = (await response.json()).objectId;
+  devices.add(id, deviceToken);
+  return id;
+}
+
+/// The pages of an app: those of one push, one device and one draft included.
+async function pagesOf(page, device, push) {
+  await page.goto(`${console_}/${app}/send?device=${device}`);
+  await page.fill("#text", "a draft");
+  await page.click("button[value=save]");
+  const draft = new URL(page.url()).searchParams.get("draft");
+  return [
+    "", "/send", `/send?draft=${draft}`, `/send/${draft}/review`, "/pushes", "/pushes?q=none",
+    `/pushes/${push}`, "/devices", "/devices?by=channel&q=news", `/devices/${device}`,
+    `/devices/${device}/delete`, "/credentials", "/credentials?count=devices", "/audit",
+    "/settings",
+  ];
+}
+
+async function sent(page, text) {
+  const id = await phone({ channels: ["news"] });
+  await page.goto(`${console_}/${app}/send?device=${id}`);
+  await page.fill("#text", text);
+  await page.click("button[value=review]");
+  await page.click("button[value=send]");
+  const push = new URL(page.url()).pathname.split("/").pop();
+  await notified(id);
+  return { id, push };
+}
+
+/// Every page in both themes, three languages, two widths.
+async function everyPage() {
+  const { browser, page, faults } = await open();
+  await signIn(page);
+  const { id, push } = await sent(page, "to every page");
+  const pages = await pagesOf(page, id, push);
+  for (const [theme, language] of [
+    ["light", "en"], ["dark", "en"], ["light", "zh-Hans"], ["dark", "pt-BR"], ["dark", "zh-Hans"],
+    ["light", "pt-BR"],
+  ]) {
+    await page.setViewportSize({ width: 1360, height: 900 });
+    await page.goto(`${console_}/${app}`);
+    await page.selectOption("select[name=theme]", theme);
+    await page.selectOption("select[name=language]", language);
+    await page.click("form.look button");
+    for (const path of pages) {
+      for (const width of [1360, 360]) {
+        await page.setViewportSize({ width, height: 900 });
+        const response = await page.goto(`${console_}/${app}${path}`);
+        const place = `${path} ${theme} ${language} ${width}`;
+        check(place + ": its status", response.status(), 200);
+        check(place + ": its language", await page.getAttribute("html", "lang"), language);
+        check(place + ": nothing to scroll sideways", await page.evaluate(() =>
+          document.documentElement.scrollWidth <= window.innerWidth));
+        // The policy forbids foreign script: the tool's own is evaluated, not inserted.
+        await page.evaluate(axe + "; 0");
+        const found = await page.evaluate(() => globalThis.axe.run(document));
+        check(place + ": axe", found.violations.map((violation) =>
+          [violation.id, violation.nodes.map((node) => node.html.slice(0, 200))]), []);
+      }
+    }
+  }
+  check("faults of the pages", faults, []);
+  await browser.close();
+}
+
+/// A push is written, reviewed and sent by keyboard alone.
+async function keyboard() {
+  const { browser, page, faults } = await open();
+  const id = await phone();
+  await signIn(page);
+  const to = async (selector) => {
+    for (let step = 0; step < 120; step += 1) {
+      if (await page.evaluate((wanted) => document.activeElement?.matches(wanted), selector)) return;
+      await page.keyboard.press("Tab");
+    }
+    throw new Error("the keyboard does not reach " + selector);
+  };
+  await to("a[href$='/send']");
+  await page.keyboard.press("Enter");
+  await page.waitForURL("**/send");
+  await to("input[name=who]");
+  await page.keyboard.press("ArrowDown");
+  await to("#installations");
+  await page.keyboard.type(id);
+  await to("#text");
+  await page.keyboard.type("by keyboard");
+  await to("button[value=review]");
+  await page.keyboard.press("Enter");
+  await page.waitForURL("**/review");
+  await to("button[value=send]");
+  await page.keyboard.press("Enter");
+  await page.waitForURL("**/pushes/*");
+  const [notification] = await notified(id);
+  check("its text", JSON.stringify(notification).includes("by keyboard"));
+  check("faults of the pages", faults, []);
+  await browser.close();
+}
+
+/// Without the script the same works, and a second press of the button sends nothing.
+async function withoutScript() {
+  const { browser, page } = await open({ javaScriptEnabled: false });
+  await signIn(page, "wrong key");
+  check("a wrong key is refused", await page.textContent("#problem"),
+    "The app or its master key is wrong.");
+  await signIn(page);
+  const id = await phone({ city: "Oslo" });
+  await page.goto(`${console_}/${app}/send`);
+  await page.click("button[value=review]");
+  check("nobody is chosen at first", (await page.textContent("[role=alert]")).trim().startsWith(
+    "Choose who gets the push."));
+  await page.check("#who-some");
+  await page.click("button[value=add]");
+  await page.fill("input[name=f0]", "city");
+  await page.fill("input[name=v0]", "Oslo");
+  await page.fill("#text", "without a script");
+  await page.click("button[value=count]");
+  check("the count", (await page.textContent("#count")).includes("1 device"));
+  await page.click("button[value=review]");
+  check("the number", await page.textContent("h1"), "Send to 1 device?");
+  const review = page.url();
+  await page.click("button[value=send]");
+  const first = page.url();
+  await page.goto(review);
+  await page.click("button[value=send]");
+  check("a second press finds the first push", page.url(), first);
+  await notified(id);
+  await page.goto(first);
+  await until("the push is done", async () => {
+    await page.reload();
+    return (await page.textContent("h1")).includes("Done") || undefined;
+  });
+  check("sent once", (await devices.received(id)).length, 1);
+  await page.goto(`${console_}/${app}/devices/${id}/delete`);
+  await page.click("button.danger");
+  const gone = await page.goto(`${console_}/${app}/devices/${id}`);
+  check("the device is gone", gone.status(), 404);
+  await page.goto(`${console_}/${app}/audit`);
+  const acts = await page.textContent("#list");
+  check("the sending is in the audit", acts.includes("POST /console/:app/send/:draft/review"));
+  check("the deletion is in the audit", acts.includes("POST /console/:app/devices/:id/delete"));
+  await page.click(".who form button");
+  const after = await page.goto(`${console_}/${app}/pushes`);
+  check("signed out", new URL(after.url()).pathname, "/console/sign-in");
+  await browser.close();
+}
+
+await main({ "every page": everyPage, keyboard, "without the script": withoutScript });
