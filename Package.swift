@@ -398,6 +398,10 @@ let package = Package(
             ]
         ),
         tests(
+            "ConsoleTests",
+            ["Console", "Cryptography", "HTTPServer", "PushCore", "JSON"]
+        ),
+        tests(
             "ConfigWatcherTests",
             [
                 "ConfigWatcher", "RemoteConfig", "Gateway", "HTTPServer", "ConfigStorage",

@@ -165,7 +165,7 @@ extension ConsoleSurface {
             body: """
                 \(wrong)
                 <form class="aside" method="post" action="\(visit.address("send", id))" \
-                data-swap="#count" data-on="input" data-act="count" data-keep>\(visit.formToken)
+                data-swap="#count" data-also="#preview" data-on="input" data-act="count" data-keep>\(visit.formToken)
                 <div class="stack">\(parts.audience)\(parts.message)\(parts.schedule)</div>
                 <div class="stack sticky">
                 \(Part.card(t("Devices"), id: "count", count))

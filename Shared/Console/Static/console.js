@@ -1,6 +1,7 @@
 // The console's script. It saves reloads; every page works without it.
 //
 //   data-swap="#id"   on a form: send it, and replace that element by the response's
+//   data-also="#id"   on such a form: replace that element, too
 //   data-on="input"   on such a form: also after a change, once nothing was typed for 400 ms
 //   data-act="count"  on such a form: the value of "do" for that
 //   data-live="5"     on an element with an id: renew it every 5 s, until the response has no data-live
@@ -12,8 +13,8 @@
 
 const running = new Map();
 
-/** Requests a page and returns its element with this id; the last request for an id wins. */
-async function part(address, id, options = {}) {
+/** Requests a page and returns it if it has an element with this id; the last request for an id wins. */
+async function request(address, id, options = {}) {
   running.get(id)?.abort();
   const control = new AbortController();
   running.set(id, control);
@@ -26,7 +27,7 @@ async function part(address, id, options = {}) {
       return null;
     }
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
-    return page.getElementById(id);
+    return page.getElementById(id) ? page : null;
   } finally {
     if (running.get(id) === control) running.delete(id);
   }
@@ -52,12 +53,14 @@ async function swap(form, act) {
   const isGet = form.method === "get";
   const address = isGet ? `${form.action.split("?")[0]}?${data}` : form.action;
   try {
-    const fresh = await part(address, id, isGet ? {} : { method: "POST", body: data });
-    const old = document.getElementById(id);
-    if (!fresh || !old) return;
-    replace(old, fresh);
+    const page = await request(address, id, isGet ? {} : { method: "POST", body: data });
+    if (!page) return;
+    for (const each of [id, form.dataset.also?.slice(1)]) {
+      const [old, fresh] = [document.getElementById(each), page.getElementById(each)];
+      if (old && fresh) replace(old, fresh);
+    }
     if (isGet) history.pushState({}, "", address);
-    else say(fresh.textContent.trim().slice(0, 120));
+    else say(document.getElementById(id).textContent.trim().slice(0, 120));
   } catch (error) {
     if (error.name !== "AbortError") form.dataset.failed = "yes";
   }
@@ -72,9 +75,9 @@ function renew(element) {
     // Nothing moves under a reader's focus, and a hidden page costs nothing.
     if (document.hidden || old.contains(document.activeElement)) return again();
     try {
-      const fresh = await part(location.href, element.id);
+      const page = await request(location.href, element.id);
       wait = seconds;
-      if (fresh) return replace(old, fresh);
+      if (page) return replace(old, page.getElementById(element.id));
       if (!document.getElementById(element.id)) return;
       // The page has become another one, such as the first device's.
       return location.reload();

@@ -1,0 +1,44 @@
+import Foundation
+import Support
+import Testing
+
+extension EndToEndTests {
+    /// The scenarios are in `JavaScript/console.mjs`, and check the pages in Chromium.
+    @Suite(
+        "The console in a browser",
+        .runningStack,
+        .serialized,
+        .enabled(
+            if: TestEnvironment.nodeClients != nil && TestEnvironment.chromium != nil,
+            "NODE_CLIENTS is not set, or there is no Chromium"
+        ),
+        .timeLimit(.minutes(10))
+    )
+    struct ConsoleTests {
+        @Test("Every page is accessible, in both themes, three languages and two widths")
+        func everyPage() async throws { try await play("every page") }
+
+        @Test("A push is sent by keyboard alone, and reaches the phone")
+        func keyboard() async throws { try await play("keyboard") }
+
+        @Test("Everything works without the script; a second press sends nothing; acts are audited")
+        func withoutScript() async throws { try await play("without the script") }
+
+        private func play(_ scenario: String) async throws {
+            let bench = try await Bench()
+            let answer = try await run(
+                "node",
+                [scriptFile("JavaScript/console.mjs"), scenario],
+                environment: [
+                    "NODE_CLIENTS": try #require(TestEnvironment.nodeClients),
+                    "CHROMIUM": try #require(TestEnvironment.chromium),
+                    "REGISTRATION_URL": bench.registration,
+                    "SIMULATOR_URL": bench.simulator.url,
+                    "APP_ID": bench.app.id, "APP_KEY": bench.app.appKey,
+                    "MASTER_KEY": bench.app.masterKey, "APNS_TOPIC": bench.app.bundleID,
+                ]
+            )
+            try answer.expectChecks("console.mjs \(scenario)")
+        }
+    }
+}
