@@ -176,6 +176,11 @@ let package = Package(
                 "PushCore", "HTTPTransport", "Cryptography", "JSON", "Observability", "Settings",
             ]
         ),
+        // Why a device got a push, or not; only reads.
+        storage(
+            "Explain",
+            ["InstallationStorage", "PushStorage", "ConnectionStorage", "PushProviders"]
+        ),
         library(
             "Outbox",
             [
@@ -219,7 +224,7 @@ let package = Package(
         library(
             "Console",
             [
-                "Gateway", "Apps", "Outbox", "Storage", "InstallationStorage", "PushStorage",
+                "Gateway", "Apps", "Outbox", "Storage", "InstallationStorage", "PushStorage", "Explain",
                 "PushCore", "HTTPServer", "EventLoop", "Cryptography", "JSON", "Observability",
             ],
             // They are in the code, not in a bundle: a container has only the executable.
@@ -229,8 +234,9 @@ let package = Package(
         service(
             "Registration",
             [
-                "Console", "ServiceShell", "HTTPServer", "Gateway", "Outbox", "Storage", "InstallationStorage",
-                "PushStorage", "SyncStorage", "StorageAdmin", "PushEvents",
+                "Console", "ServiceShell", "HTTPServer", "Gateway", "Outbox", "Storage",
+                "InstallationStorage", "PushStorage", "SyncStorage", "StorageAdmin", "PushEvents",
+                "Explain",
             ]
         ),
         service(
@@ -278,7 +284,7 @@ let package = Package(
                 "RemoteConfig", "Storage", "InstallationStorage", "PushStorage", "ConfigStorage",
                 "SyncStorage", "IngestStorage", "SecureStorage", "ConnectionStorage",
                 "StorageAdmin", "PushEvents", "Kafka", "PushProviders", "Logins",
-                "JSONSchema", "HTTPTransport",
+                "JSONSchema", "HTTPTransport", "Explain",
             ]
         ),
 
@@ -423,9 +429,13 @@ let package = Package(
             ]
         ),
         tests(
+            "ExplainTests",
+            ["Explain", "PushStorage", "PushCore", "JSON"]
+        ),
+        tests(
             "CLITests",
             [
-                "CLI", "JSONSchema", "Kafka", "PushEvents", "IngestStorage", "PushCore",
+                "CLI", "Explain", "JSONSchema", "Kafka", "PushEvents", "IngestStorage", "PushCore",
                 "ServiceKit",
                 "EventLoop", "JSON", "Settings",
             ],
@@ -437,7 +447,7 @@ let package = Package(
                 "Outbox", "Logins", "Storage", "InstallationStorage", "PushStorage",
                 "ConfigStorage",
                 "SyncStorage", "IngestStorage", "SecureStorage", "ConnectionStorage",
-                "StorageAdmin", "PushEvents", "PushCore", "Postgres", "Kafka",
+                "StorageAdmin", "Explain", "PushEvents", "PushCore", "Postgres", "Kafka",
                 "ServiceKit",
                 "EventLoop", "JSON", "JSONSchema", "Cryptography", "Observability",
             ]

@@ -8,7 +8,7 @@ import Storage
 extension Command {
     /// The shortest accepted beginning of an id: with fewer characters, one typing error would name
     /// another id.
-    private static let shortestBeginning = 4
+    static let shortestBeginning = 4
     /// The maximum of ambiguous ids in an error.
     private static let maximumShown = 10
 

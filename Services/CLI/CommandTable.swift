@@ -15,15 +15,10 @@ enum CommandTable {
         .ingestTypePut, .ingestTypeList, .ingestTypeShow,
         .deadLettersList, .deadLettersShow, .deadLettersReplay,
         .loginSet, .loginList, .loginRemove, .loginCheck,
-        .pushSend, .pushShow, .pushFailures, .pushList, .pushCancel,
+        .pushSend, .pushShow, .pushExplain, .pushFailures, .pushList, .pushCancel,
         .audienceExplain, .appFields, .appIndex,
-        .installationsList, .installationsShow, .installationsRestore,
+        .installationsList, .installationsShow, .installationsExplain, .installationsRestore,
         .keysStatus, .keysRotate, .audit, .export, .erase, .doctor, .completions,
-    ]
-
-    /// Commands of the contract that this version does not support: refused by name.
-    static let planned: [String] = [
-        "push explain"
     ]
 
     /// Returns the command that the words begin with.
@@ -56,12 +51,6 @@ enum CommandTable {
     /// Returns the failure for words that are not a command, with the help to read.
     static func refusal(of words: [String]) -> CommandFailure {
         let leading = words.prefix { !$0.hasPrefix("-") }
-        let known = planned.first {
-            leading.starts(with: $0.split(separator: " ").map(String.init))
-        }
-        if let known {
-            return CommandFailure("\"\(known)\" is not in this version", exitCode: 64)
-        }
         var group = Array(leading)
         while !group.isEmpty, next(behind: group).isEmpty { group.removeLast() }
         let choices = next(behind: group)

@@ -338,7 +338,8 @@ extension ConnectionStore {
             ORDER BY i.app, i.object_id FOR NO KEY UPDATE OF i)
         UPDATE installations i SET updated_at = greatest(now(), i.created_at),
             valid = i.valid OR i.invalid_reason IS NOT NULL, invalid_reason = NULL,
-            invalidated_at = NULL,
+            invalidated_at = CASE WHEN NOT i.valid AND i.invalid_reason IS NULL
+                THEN i.invalidated_at END,
             provider = CASE WHEN h.is_unrouted THEN '\(Platform.connection.rawValue)'
                 ELSE i.provider END,
             token = CASE WHEN h.is_unrouted THEN i.installation_id ELSE i.token END,

@@ -42,3 +42,9 @@ package enum LocalFailure: String, Sendable, CaseIterable {
         self = known
     }
 }
+
+/// The reasons for which Carillon postpones a delivery without an attempt. The row of a pending
+/// delivery has this string as its last reason.
+package enum LocalWait: String, Sendable, CaseIterable {
+    case breaker = "the provider's circuit breaker is open"
+}

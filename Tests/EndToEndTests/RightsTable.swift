@@ -310,6 +310,8 @@ extension RightsFixture {
         case ("DELETE", "/:hub/registrations/:id"): question.headers["If-Match"] = "*"
         case (_, "/1.1/cloudQuery"):
             question.path += "?cql=select%20*%20from%20_Installation%20limit%205"
+        case (_, "/v1/notifications/:id/explain"):
+            question.path += "?installation=\(installation)"
         case (_, "/v1/route"), (_, "/2/route"): question.path += "?appId=\(app.id)"
         case ("POST", "/1.1/stats/collect"), ("POST", "/1.1/stats/open/collect"):
             question.headers["Content-Type"] = "application/json"
@@ -335,7 +337,7 @@ extension RightsFixture {
     private func id(_ pattern: String) -> String {
         switch pattern {
         case _ where pattern.contains("_Notification"), _ where pattern.contains("_PushStatus"),
-            _ where pattern.lowercased().hasSuffix("/notifications/:id"):
+            _ where pattern.lowercased().contains("/notifications/:id"):
             push
         case "/1.1/scheduledPushMessages/:id": schedule
         case "/:hub/messages/:id": hubMessage

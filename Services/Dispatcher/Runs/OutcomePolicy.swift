@@ -101,4 +101,18 @@ extension DeliveryEnd {
             at: now
         )
     }
+    /// Returns the end of a delivery whose provider's circuit breaker is open. The reason is stored
+    /// in its row, for explanations.
+    static func postponed(
+        _ delivery: Delivery,
+        until due: Instant,
+        at now: Instant
+    ) -> DeliveryEnd {
+        DeliveryEnd(
+            .release(at: due),
+            of: delivery,
+            reason: LocalWait.breaker.rawValue,
+            at: now
+        )
+    }
 }

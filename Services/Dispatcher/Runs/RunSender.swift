@@ -101,7 +101,7 @@ final class RunSender: @unchecked Sendable {
                 }
                 // Members of other providers must not wait for this one.
                 let due = health.dueTime(after: wait, at: steady, now, &random)
-                run.ended(position, DeliveryEnd(.release(at: due), of: member.delivery, at: now))
+                run.ended(position, .postponed(member.delivery, until: due, at: now))
             }
             guard stop == nil else { break }
             slots[platform] -= 1
@@ -175,7 +175,7 @@ final class RunSender: @unchecked Sendable {
                 finish(position, of: run, member, health, end)
             case .ill(let steady, let wait):
                 let due = health.dueTime(after: wait, at: steady, now, &random)
-                let end = DeliveryEnd(.release(at: due), of: member.delivery, at: now)
+                let end = DeliveryEnd.postponed(member.delivery, until: due, at: now)
                 finish(position, of: run, member, health, end)
             }
         }

@@ -1,3 +1,4 @@
+import Explain
 import Gateway
 import JSON
 import ServiceShell
@@ -19,14 +20,17 @@ extension NativeSurface {
                 "description": "The master key with \",master\" behind it",
             ],
         ],
-        schemas: ["Notification": notification, "Export": export, "Receipt": receipt],
+        schemas: [
+            "Notification": notification, "Export": export, "Receipt": receipt,
+            "Explanation": explanation,
+        ],
         pathSchema: { _ in id }
     )
 
     static let uuid: JSONValue = ["type": "string", "format": "uuid"]
     private static let text: JSONValue = ["type": "string"]
     private static let time: JSONValue = ["type": "string", "format": "date-time"]
-    private static let id: JSONValue = [
+    static let id: JSONValue = [
         "type": "string", "minLength": 1, "maxLength": 512,
         "pattern": "^[^\\x00-\\x1f\\x7f]+$",
     ]
@@ -163,5 +167,30 @@ extension NativeSurface {
             ],
             "inFlight": count("Broadcasts that were reaching it just then; not 0: erase once more"),
         ])
+    }()
+
+    private static let phrase = JSONValue.schema(ofObject: [
+        "text": text, "template": text, "values": ["type": "object"],
+    ])
+
+    private static let explanation: JSONValue = {
+        let reasons = Explanation.Reason.allCases.map { JSONValue.string($0.rawValue) }
+        return .schema(
+            ofObject: [
+                "app": text, "installation": text, "asOf": time,
+                "reason": ["type": "string", "enum": .array(reasons)],
+                "sentence": phrase, "nextStep": phrase, "notes": .schema(ofArray: phrase),
+                "steps": list(of: "step", "question", "state", "summary", "facts"),
+                "audience": list(
+                    of: "condition",
+                    "now",
+                    "then",
+                    note: "For the device now, and when the audience was chosen; null: not stored"
+                ),
+                "attempts": list(of: "attempt", "provider", "at"),
+                "causes": list(of: "rank", "cause", "why"),
+            ],
+            optional: ["pushId": uuid, "audienceAt": time, "payload": ["type": "object"]]
+        )
     }()
 }

@@ -27,7 +27,7 @@ struct NativeSurface: Surface {
                     [.path("id", Self.uuid)]
                 )
             )
-        ] + routes(of: .installation, "a device", at: "/v1/installations/:id")
+        ] + explainRoutes + routes(of: .installation, "a device", at: "/v1/installations/:id")
             + routes(of: .identity, "a user and all their devices", at: "/v1/identities/:identity")
     }
 
@@ -62,7 +62,7 @@ struct NativeSurface: Surface {
         ]
     }
 
-    private static func description(
+    static func description(
         _ summary: String,
         _ answer: RouteDescription.Answer,
         _ parameters: [RouteDescription.Parameter] = []
@@ -80,12 +80,18 @@ struct NativeSurface: Surface {
         _ request: HTTPServerRequest,
         _ caller: Caller
     ) async throws -> HTTPServerResponse {
+        let push = try await ownPush(of: request, caller)
+        return .json(.object(Self.object(of: try await database.receipts.added(to: push))))
+    }
+
+    /// Returns the push that a path names.
+    func ownPush(of request: HTTPServerRequest, _ caller: Caller) async throws -> StoredPush {
         let id = request.pathParameters["id"] ?? ""
         guard let push = try await database.pushes.find(id.lowercased()), push.app == caller.appID
         else {
             throw HTTPProblem(status: 404, detail: "there is no such push")
         }
-        return .json(.object(Self.object(of: try await database.receipts.added(to: push))))
+        return push
     }
 
     private static func object(of push: StoredPush) -> JSONObject {
@@ -172,16 +178,16 @@ struct NativeSurface: Surface {
         _ caller: Caller
     ) throws -> Subject {
         let id = request.pathParameters.values.first ?? ""
-        guard (1...Self.maximumIDLength).contains(id.unicodeScalars.count),
-            id.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7f })
-        else {
-            throw HTTPProblem(
-                status: 400,
-                detail: "an id has 1 to \(Self.maximumIDLength) characters, none a control"
-            )
-        }
+        guard Self.isID(id) else { throw HTTPProblem(status: 400, detail: Self.idRule) }
         return Subject(app: caller.appID, kind, id)
     }
+
+    static func isID(_ id: String) -> Bool {
+        (1...maximumIDLength).contains(id.unicodeScalars.count)
+            && id.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f }
+    }
+
+    static var idRule: String { "an id has 1 to \(maximumIDLength) characters, none a control" }
 
     /// The same limit as in `/openapi.json`.
     private static let maximumIDLength = 512

@@ -307,19 +307,21 @@ extension InstallationBatch {
         INSERT INTO installations (app, object_id, device_type, provider, token, token_hash,
             environment, identity, channels, installation_id, badge, time_zone, locale,
             apns_topic, vendor, device_profile, fields, valid, invalid_reason, token_updated_at,
-            channels_absent, badge_absent, template_only, created_at, updated_at)
+            channels_absent, badge_absent, template_only, created_at, updated_at, invalidated_at)
         SELECT app, object_id, device_type, provider, token,
             CASE WHEN NOT template_only THEN sha256(convert_to(token, 'UTF8')) END,
             environment, identity, channels::text[], installation_id, badge, time_zone, locale,
             apns_topic, vendor, device_profile, fields, valid, invalid_reason, token_updated_at,
             channels_absent, badge_absent, template_only, date_trunc('milliseconds', now()),
-            date_trunc('milliseconds', now())
+            date_trunc('milliseconds', now()),
+            CASE WHEN NOT valid AND invalid_reason IS NULL
+                THEN date_trunc('milliseconds', now()) END
         FROM \(written)
         RETURNING app, object_id, created_at, updated_at
         """
 
     /// A column that is written with its old value changes no index. A large unchanged value is not
-    /// sent.
+    /// sent. `invalidated_at` is also the time at which the client muted its installation.
     private static let updateSQL = """
         UPDATE installations i SET device_type = w.device_type, provider = w.provider,
             token = w.token,
@@ -336,7 +338,11 @@ extension InstallationBatch {
             token_updated_at = w.token_updated_at,
             channels_absent = w.channels_absent, badge_absent = w.badge_absent,
             updated_at = date_trunc('milliseconds', clock_timestamp()),
-            invalidated_at = CASE WHEN w.invalid_reason IS NOT NULL THEN i.invalidated_at END
+            invalidated_at = CASE WHEN w.invalid_reason IS NOT NULL THEN i.invalidated_at
+                WHEN w.valid THEN NULL
+                WHEN i.valid OR i.invalid_reason IS NOT NULL
+                    THEN date_trunc('milliseconds', clock_timestamp())
+                ELSE i.invalidated_at END
         FROM \(written)
         WHERE i.app = w.app AND i.object_id = w.object_id
             AND (w.version IS NULL OR i.xmin = w.version::xid)

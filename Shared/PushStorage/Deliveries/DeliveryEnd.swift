@@ -1,4 +1,5 @@
 import InstallationStorage
+import JSON
 package import PushCore
 import Storage
 
@@ -107,6 +108,20 @@ package struct DeliveryRecord: Sendable {
     var attempts: Int { end?.attempts ?? delivery.attempts }
     var unanswered: Int { end?.unanswered ?? delivery.unanswered }
     var state: DeliveryState { end?.outcome.map { DeliveryState($0) } ?? .pending }
+
+    /// The provider's answer to an attempt after which there is another, as a list of one for the
+    /// row's `answers`; `nil` if the delivery has ended, or no attempt was made.
+    var answers: JSONValue? {
+        guard let end, case .retry = end.decision, end.attempts > delivery.attempts else {
+            return nil
+        }
+        var answer: JSONObject = [
+            "n": JSONValue(end.attempts), "t": .integer(end.at.milliseconds),
+        ]
+        answer["c"] = end.status.map { JSONValue($0) }
+        answer["r"] = end.reason.map { .string($0) }
+        return [.object(answer)]
+    }
 
     /// The dead token; `nil` if the token stays valid.
     var deadToken: DeadToken? {

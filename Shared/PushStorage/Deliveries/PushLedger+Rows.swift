@@ -61,7 +61,10 @@ extension PushLedger {
                     ELSE coalesce(i.status, d.last_status) END,
                 last_reason = CASE WHEN i.due_at IS NULL THEN i.reason
                     ELSE coalesce(i.reason, d.last_reason) END,
-                provider_message_id = i.message_id, updated_at = now()
+                provider_message_id = i.message_id,
+                answers = CASE WHEN i.answers IS NULL THEN d.answers
+                    ELSE (coalesce(d.answers::jsonb, '[]') || i.answers::jsonb)::json END,
+                updated_at = now()
             FROM \(changes.source(as: "i", after: 1))
             WHERE d.day = i.day AND d.push_id = i.push_id AND d.target = i.target
                 AND d.owner IS NOT DISTINCT FROM $1 AND d.state = \(DeliveryState.pending.sql)
@@ -89,7 +92,7 @@ extension PushLedger {
         .integer("status") { $0.end?.status }, .text("reason") { $0.end?.reason },
         .text("message_id") { $0.state == .pending ? nil : $0.end?.messageID },
         .boolean("died") { $0.end?.tokenDiedAt != nil },
-        .time("due_at") { $0.end?.decision.dueAt },
+        .time("due_at") { $0.end?.decision.dueAt }, .json("answers") { $0.answers },
     ])
 
     private static func key(_ row: PostgresRow) throws -> DeliveryKey {

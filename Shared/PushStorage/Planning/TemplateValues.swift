@@ -5,7 +5,7 @@ import Storage
 
 /// The fields of an installation that a push has placeholders for. They are read once, when its
 /// delivery is planned, so that a retry sends the same notification.
-enum TemplateValues {
+package enum TemplateValues {
     /// The most characters of a value that are stored. A longer value is too long for every
     /// platform.
     private static let maximumLength = 8192
@@ -17,7 +17,7 @@ enum TemplateValues {
     ///   - row: The installation's name in the statement.
     /// - Returns: An expression: a `json` object of strings by field, or null if there is no value. A
     ///   template of Azure's is its JSON.
-    static func sql(_ fields: String, of row: String) -> String {
+    package static func sql(_ fields: String, of row: String) -> String {
         """
         (SELECT json_object_agg(t.field, left(t.value #>> '{}', \(maximumLength)))
             FROM (SELECT u.field, (jsonb_build_object('objectId', \(row).object_id,

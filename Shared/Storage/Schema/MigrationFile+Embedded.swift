@@ -44,5 +44,6 @@ extension MigrationFile {
         ("0036_shards_lane", PackageResources._036_shards_lane_sql),
         ("0037_connections", PackageResources._037_connections_sql),
         ("0038_push_drafts", PackageResources._038_push_drafts_sql),
+        ("0039_delivery_answers", PackageResources._039_delivery_answers_sql),
     ]
 }

@@ -236,6 +236,7 @@ CREATE TABLE deliveries (
     updated_at timestamp with time zone NOT NULL DEFAULT now(),
     template_values json,
     badge integer,
+    answers json,
     PRIMARY KEY (day, push_id, target)
 ) PARTITION BY RANGE (day);
 CREATE INDEX deliveries_due ON ONLY public.deliveries USING btree (lane, due_at) WHERE ((state = 0) AND (owner IS NULL));

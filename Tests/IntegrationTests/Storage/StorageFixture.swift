@@ -53,6 +53,7 @@ struct StorageFixture: Sendable {
     /// Reverts migrations, the last one first, for a test that applies them again.
     func takeBack(from version: Int) async throws {
         let undone: [Int: String] = [
+            38: "alter table deliveries drop column answers",
             37: """
             drop table app_opens, connection_messages, connection_contents, connection_counts,
                 connection_nodes
