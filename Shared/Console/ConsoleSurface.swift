@@ -33,7 +33,7 @@ package struct ConsoleSurface: Surface {
 
     package var routes: [SurfaceRoute] {
         signInRoutes + lookRoutes + overviewRoutes + pushRoutes + sendRoutes + deviceRoutes
-            + operationRoutes
+            + explainRoutes + operationRoutes
     }
 
     private var lookRoutes: [SurfaceRoute] {

@@ -100,7 +100,8 @@ extension ConsoleSurface {
                 <a href="\(visit.address("devices"))">\(t("Remove the filter"))</a></p>
                 """
         }
-        return "<p>\(t("No device is registered. A device registers at the app's first start."))</p>"
+        return
+            "<p>\(t("No device is registered. A device registers at the app's first start."))</p>"
     }
 
     // MARK: One device
@@ -136,7 +137,10 @@ extension ConsoleSurface {
         )
         page.crumbs = [(t("Devices"), visit.address("devices"))]
         page.marks = " \(Self.state(of: device, t))"
-        var actions = HTML()
+        var actions: HTML = """
+            <a class="btn" href="\(visit.address("explain", query: ["installation": device.objectID]))">\
+            \(t("Explain"))</a>
+            """
         if visit.role >= .sender {
             actions += """
                 <a class="btn" href="\(visit.address("send", query: ["device": device.objectID]))">\

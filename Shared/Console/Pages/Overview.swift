@@ -38,7 +38,10 @@ extension ConsoleSurface {
                 \(try await scheduled(visit))</div>
                 """
         )
-        page.actions = sendButton(visit)
+        page.actions = """
+            <a class="btn" href="\(visit.address("explain"))">\(t("Explain a missing push"))</a>\
+            \(sendButton(visit))
+            """
         return page
     }
 
@@ -64,12 +67,18 @@ extension ConsoleSurface {
             else { return nil }
             let sentence =
                 end <= t.now
-                ? t("The credential of {provider} has expired.", [
-                    "provider": credential.platform.title
-                ])
-                : t("The credential of {provider} expires {span}.", [
-                    "provider": credential.platform.title, "span": t.span(until: end),
-                ])
+                ? t(
+                    "The credential of {provider} has expired.",
+                    [
+                        "provider": credential.platform.title
+                    ]
+                )
+                : t(
+                    "The credential of {provider} expires {span}.",
+                    [
+                        "provider": credential.platform.title, "span": t.span(until: end),
+                    ]
+                )
             return Part.note(
                 """
                 \(sentence) <a href="\(visit.address("credentials"))">\(t("Credentials"))</a>
@@ -81,7 +90,9 @@ extension ConsoleSurface {
             notes.append(
                 Part.note(
                     HTML(
-                        text: t("No provider has a credential. Only devices with a connection get pushes.")
+                        text: t(
+                            "No provider has a credential. Only devices with a connection get pushes."
+                        )
                     ),
                     .warn
                 )

@@ -135,7 +135,7 @@ extension ConsoleSurface {
                 \(LedgerPart(ledger: push.ledger, t: t).big)
                 \(progress(of: push, t))
                 </section>
-                \(failures(examples, visit))
+                \(failures(examples, of: push.id, visit))
                 \(Part.card(t("Reported by devices"), reported(by: push, t)))
                 \(Part.card(t("Request"), facts(of: push, visit)))
                 </div>
@@ -152,10 +152,14 @@ extension ConsoleSurface {
     }
 
     private func actions(for push: StoredPush, _ visit: Visit) -> HTML {
-        guard visit.role >= .sender else { return .empty }
         let t = visit.t
+        let explain: HTML = """
+            <a class="btn" href="\(visit.address("explain", query: ["push": push.id]))">\
+            \(t("Explain a missing push"))</a>
+            """
+        guard visit.role >= .sender else { return explain }
         let copy: HTML = """
-            <a class="btn" href="\(visit.address("send", query: ["copy": push.id]))">\
+            \(explain)<a class="btn" href="\(visit.address("send", query: ["copy": push.id]))">\
             \(t("Copy to draft"))</a>
             """
         guard !push.status.isFinal else { return copy }
@@ -168,7 +172,10 @@ extension ConsoleSurface {
     private func progress(of push: StoredPush, _ t: Words) -> HTML {
         if let error = push.error { return Part.note(HTML(text: error), .bad) }
         if let result = push.notes["dryRun"] {
-            return Part.note(t.html("Dry run: {result}", ["result": Part.code(result.text)]), .quiet)
+            return Part.note(
+                t.html("Dry run: {result}", ["result": Part.code(result.text)]),
+                .quiet
+            )
         }
         guard let progress = push.progress, !push.status.isFinal, progress.expected > 0 else {
             return .empty
@@ -177,7 +184,11 @@ extension ConsoleSurface {
         return "<p class=\"faint\">\(t("{share} recorded", ["share": share]))</p>"
     }
 
-    private func failures(_ examples: [FailureExample], _ visit: Visit) -> HTML {
+    private func failures(
+        _ examples: [FailureExample],
+        of pushID: String,
+        _ visit: Visit
+    ) -> HTML {
         let t = visit.t
         guard !examples.isEmpty else { return .empty }
         let table = Table(
@@ -189,8 +200,9 @@ extension ConsoleSurface {
             rows: examples.map { example in
                 let links = example.targets.map { target -> HTML in
                     """
-                    <a href="\(visit.address("devices", target))" translate="no">\
-                    \(String(target.prefix(12)))</a>
+                    <a href="\(visit.address(
+                        "explain", query: ["push": pushID, "installation": target]))" \
+                    translate="no">\(String(target.prefix(12)))</a>
                     """
                 }
                 return [
@@ -211,7 +223,9 @@ extension ConsoleSurface {
         if push.confirmed > 0 {
             list.add(t("Secure payloads read"), text: t.number(push.confirmed))
         }
-        let note = t("Devices report these themselves. Delivered means that the provider accepted it.")
+        let note = t(
+            "Devices report these themselves. Delivered means that the provider accepted it."
+        )
         return "\(list.html)<p class=\"hint\">\(note)</p>"
     }
 

@@ -71,7 +71,8 @@ async function pagesOf(page, device, push) {
   return [
     "", "/send", `/send?draft=${draft}`, `/send/${draft}/review`, "/pushes", "/pushes?q=none",
     `/pushes/${push}`, "/devices", "/devices?by=channel&q=news", `/devices/${device}`,
-    `/devices/${device}/delete`, "/credentials", "/credentials?count=devices", "/audit",
+    `/devices/${device}/delete`, "/explain", `/explain?installation=${device}`,
+    `/explain?push=${push}&installation=${device}`, "/credentials", "/credentials?count=devices", "/audit",
     "/settings",
   ];
 }
