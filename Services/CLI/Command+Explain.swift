@@ -93,8 +93,8 @@ enum ExplanationText {
     private static func table(of facts: [Explanation.Fact]) -> String {
         indented(
             facts.map { fact in
-                let note = fact.tense == .now ? "now" : ""
-                return [fact.label.text, fact.value?.text ?? "not stored", note]
+                [fact.label.text, fact.value?.text ?? "not stored"]
+                    + (fact.tense == .now ? ["now"] : [])
             }
         )
     }

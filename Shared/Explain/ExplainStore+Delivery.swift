@@ -1,3 +1,4 @@
+import Cryptography
 import JSON
 import Postgres
 import PushCore
@@ -33,6 +34,9 @@ extension ExplainStore {
             var delivery = try Self.delivery(row)
             delivery.isToTopic = target.hasPrefix(AudienceTopic.targetPrefix)
             delivery.expiresAt = push.expiresAt
+            if delivery.provider == .apns, delivery.attempts > 0, delivery.messageID == nil {
+                delivery.messageID = Self.apnsID(of: push.id, target)
+            }
             if let row = found[1].first {
                 delivery.dueAt =
                     delivery.state == .pending ? try row.instant("due_at") : nil
@@ -42,6 +46,13 @@ extension ExplainStore {
             return delivery
         }
         return nil
+    }
+
+    /// Returns the `apns-id` of a delivery. It is Carillon's own, and often not stored.
+    private static func apnsID(of pushID: String, _ target: String) -> String {
+        let hasher = SHA256Hasher()
+        var ids = NotificationIDs(pushID: pushID) { hasher.hash($0, into: &$1) }
+        return ids.id(of: target)
     }
 
     private static let deliverySQL = """

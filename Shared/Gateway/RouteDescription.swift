@@ -10,6 +10,15 @@ package struct RouteDescription: Sendable {
         package let place: String
         package let schema: JSONValue
         package let note: String?
+        /// Whether a call without it is refused. A parameter of the path always is.
+        package var isRequired = false
+
+        /// The same parameter, without which a call is refused.
+        package var required: Self {
+            var parameter = self
+            parameter.isRequired = true
+            return parameter
+        }
 
         package static func query(
             _ name: String,

@@ -128,10 +128,16 @@ package struct OpenAPI: Sendable {
         let inPath = path.split(separator: "/").filter { $0.first == "{" }.map { segment in
             let name = String(segment.dropFirst().prefix { $0 != "}" })
             let own = description.parameters.first { $0.place == "path" && $0.name == name }
-            return Self.parameter(name, in: "path", own?.schema ?? pathSchema(name), nil)
+            return Self.parameter(
+                name,
+                in: "path",
+                own?.schema ?? pathSchema(name),
+                nil,
+                isRequired: true
+            )
         }
         let others = description.parameters.filter { $0.place != "path" }.map {
-            Self.parameter($0.name, in: $0.place, $0.schema, $0.note)
+            Self.parameter($0.name, in: $0.place, $0.schema, $0.note, isRequired: $0.isRequired)
         }
         var responses: JSONObject = [:]
         for answer in description.answers {
@@ -159,10 +165,11 @@ package struct OpenAPI: Sendable {
         _ name: String,
         in place: String,
         _ schema: JSONValue,
-        _ note: String?
+        _ note: String?,
+        isRequired: Bool
     ) -> JSONValue {
         var parameter: JSONObject = ["name": .string(name), "in": .string(place)]
-        if place == "path" { parameter["required"] = true }
+        if isRequired { parameter["required"] = true }
         if let note { parameter["description"] = .string(note) }
         parameter["schema"] = schema
         return .object(parameter)

@@ -1,3 +1,4 @@
+import Foundation
 import JSON
 import Support
 import Testing
@@ -127,7 +128,10 @@ extension EndToEndTests {
             )
             let explainer = explainer(bench)
             let by = try await explainer.expect(first, phone, "tokenInvalid", "this push")
-            #expect(by["attempts"]?.array?.first?["status"] == 410)
+            let attempt = by["attempts"]?.array?.first
+            #expect(attempt?["status"] == 410)
+            let received = try await bench.simulator.received(for: token).first
+            #expect(attempt?["messageId"]?.string == received?.header("apns-id"))
             try await explainer.expect(
                 second,
                 phone,
@@ -418,6 +422,31 @@ extension EndToEndTests {
                 )
                 #expect(found["steps"]?.array?[2]["state"] == "stopped")
                 try await explainer.expect(nil, last, "breaker", isSteady: false)
+
+                // Devices that are named one by one have rows, which say why they wait.
+                let names = (1...60).map { String(format: "%024x", $0) }
+                try await stack.send([
+                    "id": "named", "source": "e2e", "app": .string(app.id),
+                    "data": ["alert": "To some"],
+                    "installations": .array(names.map(JSONValue.string)),
+                ])
+                let row = try await eventually("a row waits for the breaker") {
+                    try await stack.database.query(
+                        """
+                        select push_id || ' ' || target from deliveries
+                        where last_reason = 'the provider''s circuit breaker is open'
+                            and push_id <> '\(push)' and state = 0 and due_at > now() + interval '4 s'
+                        limit 1
+                        """
+                    ).first?.split(separator: " ").map(String.init)
+                }
+                try await explainer.expect(
+                    row[0],
+                    row[1],
+                    "breaker",
+                    "This one is due at about",
+                    isSteady: false
+                )
                 #expect(await dispatcher.process.stop() == .status(0))
                 #expect(await registration.process.stop() == .status(0))
             }

@@ -18,7 +18,8 @@ extension NativeSurface {
                     .init(200, "One reason, and five steps", .json(named: "Explanation")),
                     [
                         .path("id", Self.uuid),
-                        .query("installation", Self.id, "The object id, or installationId"),
+                        .query("installation", Self.id, "The object id, or installationId")
+                            .required,
                     ]
                 )
             ),

@@ -149,6 +149,15 @@ struct ExplainStoreTests {
             )
             let suppression = try await explain(named, saved.objectID, fixture)
             #expect(suppression.reason == .muted)
+            // One that is muted from its first save on.
+            let born = try await phone("aa09", ["valid": false], in: fixture)
+            let since = try await explain(nil, born.objectID, fixture)
+            #expect(since.reason == .muted)
+            #expect(since.sentence.values.map(\.value) == [.time(born.createdAt)])
+            _ = try await fixture.database.installations.delete(
+                app: StorageFixture.app,
+                objectIDs: [born.objectID]
+            )
             object["valid"] = true
             _ = try await fixture.install(object)
             #expect(
