@@ -144,6 +144,7 @@ let package = Package(
         library("JSONSchema", ["RegularExpressions", "JSON", "Observability"]),
         library("ServiceKit", ["EventLoop", "HTTPServer", "JSON", "Observability", "Settings"]),
         library("PushCore", ["JSON", "Observability"]),
+        library("AzureHub", ["PushCore", "XML", "JSON", "Observability"]),
         library("RemoteConfig", ["PushCore", "RegularExpressions", "JSON", "Observability"]),
         library("PushEvents", ["PushCore", "JSON", "Observability"]),
         // The base of all stores: connections, the schema, apps, the audit trail, the outbox.
@@ -157,6 +158,14 @@ let package = Package(
         ),
         storage("InstallationStorage"),
         storage("PushStorage", ["InstallationStorage"]),
+        // Moves installations in from the exports of other platforms.
+        library(
+            "Importing",
+            [
+                "Storage", "InstallationStorage", "PushCore", "AzureHub", "Postgres", "Compression",
+                "Cryptography", "XML", "JSON", "Observability",
+            ]
+        ),
         storage("ConfigStorage"),
         storage("SyncStorage"),
         storage("IngestStorage"),
@@ -236,7 +245,7 @@ let package = Package(
             [
                 "Console", "ServiceShell", "HTTPServer", "Gateway", "Outbox", "Storage",
                 "InstallationStorage", "PushStorage", "SyncStorage", "StorageAdmin", "PushEvents",
-                "Explain",
+                "Explain", "AzureHub",
             ]
         ),
         service(
@@ -284,7 +293,7 @@ let package = Package(
                 "RemoteConfig", "Storage", "InstallationStorage", "PushStorage", "ConfigStorage",
                 "SyncStorage", "IngestStorage", "SecureStorage", "ConnectionStorage",
                 "StorageAdmin", "PushEvents", "Kafka", "PushProviders", "Logins",
-                "JSONSchema", "HTTPTransport", "Explain",
+                "JSONSchema", "HTTPTransport", "Explain", "Importing",
             ]
         ),
 
@@ -307,7 +316,8 @@ let package = Package(
             path: "Tests/Benchmarks",
             exclude: [
                 "config_clients.py", "hostile.py", "idle_sockets.py", "kafka_producer.c",
-                "record.json", "orjson_figures.py", "peers.py", "postgres.sql",
+                "import_lines.py", "peak_memory.py", "record.json", "orjson_figures.py", "peers.py",
+                "postgres.sql",
                 "secure_guesses.py", "secure_readers.py", "secure_turns.py", "sync_requests.py",
             ],
             swiftSettings: settings
@@ -399,7 +409,7 @@ let package = Package(
             "RegistrationTests",
             [
                 "Registration", "Apps", "Gateway", "HTTPServer", "Compression", "PushStorage",
-                "SyncStorage",
+                "SyncStorage", "AzureHub",
                 "PushCore", "Cryptography", "JSON",
             ]
         ),
@@ -433,6 +443,10 @@ let package = Package(
             ["Explain", "PushStorage", "PushCore", "JSON"]
         ),
         tests(
+            "ImportingTests",
+            ["Importing", "InstallationStorage", "PushCore", "Compression", "JSON"]
+        ),
+        tests(
             "CLITests",
             [
                 "CLI", "Explain", "JSONSchema", "Kafka", "PushEvents", "IngestStorage", "PushCore",
@@ -448,7 +462,7 @@ let package = Package(
                 "ConfigStorage",
                 "SyncStorage", "IngestStorage", "SecureStorage", "ConnectionStorage",
                 "StorageAdmin", "Explain", "PushEvents", "PushCore", "Postgres", "Kafka",
-                "ServiceKit",
+                "ServiceKit", "Importing",
                 "EventLoop", "JSON", "JSONSchema", "Cryptography", "Observability",
             ]
         ),

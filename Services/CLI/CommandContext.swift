@@ -72,13 +72,19 @@ final class CommandContext: Sendable {
 
     /// Returns the database, and the app of a command's first operand; fails if the app is being
     /// deleted.
-    func openApp(_ arguments: Arguments) async throws -> (PushDatabase, app: String) {
-        let database = try await database()
+    func openApp(
+        _ arguments: Arguments,
+        keys: KeyRing? = nil
+    ) async throws -> (PushDatabase, app: String) {
+        let database = try await database(keys: keys)
         return (database, try await Command.open(try arguments.operand(0, "app"), database).id)
     }
 
     /// Whether a database is configured, for commands that can work without it.
     var namesDatabase: Bool { reader.isSet(DatabaseConfiguration.Variable.url) }
+
+    /// Whether the key ring is configured, for commands that need it only for some apps.
+    var namesMasterKeys: Bool { reader.isSet(KeyRing.variable) }
 
     func masterKeys() throws -> KeyRing { try reader.value(of: KeyRing.variable) }
 

@@ -3,23 +3,24 @@ import Settings
 
 /// All commands. Help, completions, and the hints in errors are generated from this table.
 enum CommandTable {
-    static let all: [Command] = [
-        .migrate, .appCreate, .appList, .appShow, .appSet, .appRotateKey, .appDelete,
-        .appLink, .appUnlink,
-        .credentialsSetAPNs, .credentialsSetFCM, .credentialsSetWNS, .credentialsSetMPNS,
-        .credentialsList, .credentialsCheck, .credentialsRemove,
-        .configGet, .configPut, .configVersions, .configRollback, .configStatus,
-        .configTokenCreate, .configTokenList, .configTokenRemove,
-        .identitySetSecret, .identityRemoveSecret, .secureList, .secureDelete,
-        .syncShow, .connections,
-        .ingestTypePut, .ingestTypeList, .ingestTypeShow,
-        .deadLettersList, .deadLettersShow, .deadLettersReplay,
-        .loginSet, .loginList, .loginRemove, .loginCheck,
-        .pushSend, .pushShow, .pushExplain, .pushFailures, .pushList, .pushCancel,
-        .audienceExplain, .appFields, .appIndex,
-        .installationsList, .installationsShow, .installationsExplain, .installationsRestore,
-        .keysStatus, .keysRotate, .audit, .export, .erase, .doctor, .completions,
-    ]
+    static let all: [Command] =
+        [
+            .migrate, .appCreate, .appList, .appShow, .appSet, .appRotateKey, .appDelete,
+            .appLink, .appUnlink,
+            .credentialsSetAPNs, .credentialsSetFCM, .credentialsSetWNS, .credentialsSetMPNS,
+            .credentialsList, .credentialsCheck, .credentialsRemove,
+            .configGet, .configPut, .configVersions, .configRollback, .configStatus,
+            .configTokenCreate, .configTokenList, .configTokenRemove,
+            .identitySetSecret, .identityRemoveSecret, .secureList, .secureDelete,
+            .syncShow, .connections,
+            .ingestTypePut, .ingestTypeList, .ingestTypeShow,
+            .deadLettersList, .deadLettersShow, .deadLettersReplay,
+            .loginSet, .loginList, .loginRemove, .loginCheck,
+            .pushSend, .pushShow, .pushExplain, .pushFailures, .pushList, .pushCancel,
+            .audienceExplain, .appFields, .appIndex,
+            .installationsList, .installationsShow, .installationsExplain, .installationsRestore,
+            .keysStatus, .keysRotate, .audit, .export, .erase, .doctor, .completions,
+        ] + Command.imports
 
     /// Returns the command that the words begin with.
     static func find(_ words: some Sequence<String>) -> Command? {

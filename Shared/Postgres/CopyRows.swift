@@ -27,6 +27,20 @@ package struct CopyCells: Sendable {
         bytes.append(contentsOf: text)
     }
 
+    /// Appends a cell for `text[]`; the server refuses a NUL.
+    package mutating func textArray(_ texts: [String]) {
+        // Empty arrays have no dimension.
+        let head = texts.isEmpty ? 12 : 20
+        append(Int32(clamping: texts.reduce(head) { $0 + 4 + $1.utf8.count }))
+        append(Int32(texts.isEmpty ? 0 : 1))
+        append(Int32(0))
+        append(TypeOID.text)
+        guard !texts.isEmpty else { return }
+        append(Int32(clamping: texts.count))
+        append(Int32(1))
+        for text in texts { self.text(text) }
+    }
+
     package mutating func smallint(_ number: Int) {
         append(Int32(2))
         append(Int16(clamping: number))

@@ -17,6 +17,7 @@ extension EndToEndTests {
             "deploy/guides/installations.md", "deploy/guides/remote-config.md",
             "deploy/guides/secure-payloads.md", "deploy/guides/push-sync.md",
             "deploy/guides/ingest.md", "deploy/guides/connections.md", "deploy/guides/promises.md",
+            "deploy/guides/moving-in.md",
             "deploy/guides/security.md", "deploy/guides/privacy.md", "deploy/guides/variables.md",
             "Services/README.md", "Shared/README.md",
         ]

@@ -1,3 +1,4 @@
+import AzureHub
 import JSON
 import PushCore
 import Testing

@@ -1,3 +1,4 @@
+import AzureHub
 import HTTPServer
 import JSON
 import PushCore

@@ -1,5 +1,6 @@
 import HTTPServer
 import JSON
+import PushCore
 import Registration
 import Testing
 

@@ -1,3 +1,4 @@
+import AzureHub
 import Cryptography
 import Gateway
 import HTTPServer

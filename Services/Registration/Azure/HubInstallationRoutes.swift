@@ -1,3 +1,4 @@
+import AzureHub
 import Cryptography
 import Gateway
 import HTTPServer
@@ -134,12 +135,7 @@ extension AzureSurface {
     ) async throws -> Installation {
         let app = caller.appID
         try await know(expected.channel.templates.map(\.name), caller)
-        var object: JSONObject = [:]
-        _ = expected.write(to: &object, provider: nil)
-        // A template shares its channel with other installations, and does not take it from them.
-        let isTemplateOnly = expected.registration?.isTemplate ?? false
-        if !namesChannel || isTemplateOnly { object = ["installationId": .string(expected.id)] }
-        let keys = try Installation.Keys(object)
+        let keys = try expected.keys(namesChannel: namesChannel)
         let now = Instant.now()
         let kept = try await database.installations.save(
             app: app,
@@ -147,26 +143,7 @@ extension AzureSurface {
             rule: .azure
         ) { existing in
             let (made, wanted) = try make(existing)
-            var installation = made
-            installation.isTemplateOnly = isTemplateOnly
-            var object = installation.object
-            var changed = wanted.write(to: &object, provider: installation.platform)
-            if !namesChannel { changed.subtract(HubInstallation.routeFields) }
-            try installation.take(
-                object,
-                changed: changed,
-                now: now,
-                isChannel: { TagName.isValid($0) || ChannelName.isValid($0) }
-            )
-            if let expiresAt = wanted.expiresAt, expiresAt <= now {
-                installation.isValid = false
-                installation.invalidReason = Installation.hubExpiredReason
-            } else if installation.invalidReason == Installation.hubExpiredReason {
-                installation.isValid = true
-                installation.invalidReason = nil
-            }
-            try ObjectOperations.checkSize(installation.fields)
-            return installation
+            return try wanted.applied(to: made, namesChannel: namesChannel, now: now)
         }
         saved.add()
         return kept.installation

@@ -1,3 +1,4 @@
+import AzureHub
 import Gateway
 import HTTPServer
 import JSON

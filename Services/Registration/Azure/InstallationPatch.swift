@@ -1,3 +1,4 @@
+import AzureHub
 import JSON
 
 /// Azure's JSON Patch of one installation, applied whole or not at all.

@@ -1,3 +1,5 @@
+import AzureHub
+
 /// A `multipart/mixed` or `multipart/form-data` body of Azure's clients, parsed more leniently than RFC 2046
 /// where they deviate: blanks around the boundary's `=`, no line end after the last boundary.
 enum MultipartBody {
@@ -12,7 +14,7 @@ enum MultipartBody {
 
     /// - Throws: `AzureError` 400 if there is no boundary, or the body is not divided by it.
     static func parse(_ body: [UInt8], contentType: String) throws(AzureError) -> [Part] {
-        guard let boundary = parameter("boundary", of: contentType),
+        guard let boundary = HubText.parameter("boundary", of: contentType),
             (1...200).contains(boundary.utf8.count)
         else { throw AzureError("Content-Type names no boundary") }
         let mark = Array("--\(boundary)".utf8)
@@ -51,7 +53,8 @@ enum MultipartBody {
             }
             let value = text[text.index(after: colon)...].drop { $0 == " " }
             switch text[..<colon].lowercased() {
-            case "content-disposition": part.name = parameter("name", of: String(value)) ?? ""
+            case "content-disposition":
+                part.name = HubText.parameter("name", of: String(value)) ?? ""
             case "content-type": part.contentType = String(value)
             default: break
             }
@@ -65,31 +68,6 @@ enum MultipartBody {
         if line.last == UInt8(ascii: "\r") { line.removeLast() }
         rest = rest[(end + 1)...]
         return String(decoding: line, as: UTF8.self)
-    }
-
-    /// Returns a parameter of a header's value, with or without quotation marks.
-    static func parameter(_ name: String, of value: String) -> String? {
-        var isQuoted = false
-        let parts = value.split { character in
-            if character == "\"" { isQuoted.toggle() }
-            return character == ";" && !isQuoted
-        }
-        for part in parts.dropFirst() {
-            let pair = part.split(separator: "=", maxSplits: 1)
-            guard pair.count == 2, trimmed(pair[0]).lowercased() == name else { continue }
-            var text = trimmed(pair[1])
-            if text.count >= 2, text.first == "\"", text.last == "\"" {
-                text = text.dropFirst().dropLast()
-            }
-            return text.isEmpty ? nil : String(text)
-        }
-        return nil
-    }
-
-    private static func trimmed(_ text: Substring) -> Substring {
-        var text = text.drop { $0 == " " || $0 == "\t" }
-        while text.last == " " || text.last == "\t" { text.removeLast() }
-        return text
     }
 
     private static func ranges(of mark: [UInt8], in body: [UInt8]) -> [Range<Int>] {

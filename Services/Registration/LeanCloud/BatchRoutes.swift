@@ -1,6 +1,7 @@
 import Gateway
 import HTTPServer
 import JSON
+import PushCore
 
 /// `/batch`: several calls in one. Each call is routed by itself, with the rights of the batch.
 /// They run one after the other, as a later one may need the result of an earlier one. One that

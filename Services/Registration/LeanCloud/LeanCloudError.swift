@@ -1,5 +1,6 @@
 import HTTPServer
 import JSON
+package import PushCore
 
 package typealias LeanCloudError = ObjectError
 

@@ -1,6 +1,7 @@
 import Gateway
 import HTTPServer
 import JSON
+import PushCore
 
 extension LeanCloudSurface {
     func answer(to refusal: Refusal, _ request: HTTPServerRequest) -> HTTPServerResponse {

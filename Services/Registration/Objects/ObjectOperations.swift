@@ -56,8 +56,6 @@ struct ObjectOperations: Sendable {
     }
 
     static let maximumIDs = 1000
-    /// The limit of the stored JSON; a save that exceeds it is refused.
-    private static let maximumObjectBytes = 256 * 1024
 
     // MARK: Saving
 
@@ -83,7 +81,7 @@ struct ObjectOperations: Sendable {
             }
             // The keys are those of the object that the operations create from an empty one.
             let changes = try FieldChanges(body, to: [:])
-            let keys = try Installation.Keys(Self.withDeviceType(changes.object, rule))
+            let keys = try Installation.Keys(rule.withDeviceType(changes.object))
             let kept = try await database.installations.save(
                 app: app,
                 keys: keys,
@@ -93,7 +91,7 @@ struct ObjectOperations: Sendable {
                 let installation =
                     existing ?? Installation(app: app, objectID: newObjectID(at: now), at: now)
                 return try installation.changed(
-                    by: existing == nil ? Self.withDeviceType(body, rule) : body,
+                    by: existing == nil ? rule.withDeviceType(body) : body,
                     now: now,
                     rule
                 )
@@ -117,17 +115,6 @@ struct ObjectOperations: Sendable {
         case .pushRecord:
             throw ObjectError(status: 403, code: 119, "Push records are made by pushes alone.")
         }
-    }
-
-    /// Returns the body of a new installation. AVOSCloud's clients save `{"installationId", "channels"}`; an
-    /// `installationId` or a `registrationId` means Android.
-    private static func withDeviceType(_ body: JSONObject, _ rule: SaveRule) -> JSONObject {
-        guard rule == .leanCloud, body["deviceType"] == nil, body["deviceToken"] == nil,
-            ["installationId", "registrationId"].contains(where: { body[$0]?.string != nil })
-        else { return body }
-        var body = body
-        body["deviceType"] = "android"
-        return body
     }
 
     /// Changes the fields in the body. The save rule may select another installation than the one
@@ -212,14 +199,8 @@ struct ObjectOperations: Sendable {
 
     private static func identityFields(_ changes: FieldChanges) throws -> JSONObject {
         let changed = try Identity.checked(changes.object, changed: changes.changed)
-        try checkSize(changed)
+        try ObjectSize.check(changed)
         return changed
-    }
-
-    static func checkSize(_ object: JSONObject) throws(ObjectError) {
-        guard JSONValue.object(object).keptByteCount <= maximumObjectBytes else {
-            throw ObjectError(code: 116, "The object is too large: at most 256 KiB.")
-        }
     }
 
     // MARK: Deleting
@@ -369,24 +350,6 @@ extension ObjectOperations.Saved {
 }
 
 extension Installation {
-    /// Returns the installation as a save changes it.
-    fileprivate func changed(
-        by body: JSONObject,
-        now: Instant,
-        _ rule: SaveRule
-    ) throws -> Installation {
-        let changes = try FieldChanges(body, to: object)
-        var installation = self
-        try installation.take(
-            changes.object,
-            changed: changes.changed,
-            now: now,
-            isChannel: rule == .leanCloud ? ChannelName.isValid : ChannelName.isStorable
-        )
-        try ObjectOperations.checkSize(installation.fields)
-        return installation
-    }
-
     /// The whole object, as clients read it.
     var wholeObject: JSONObject {
         var whole = object

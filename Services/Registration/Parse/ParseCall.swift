@@ -1,7 +1,7 @@
 import Gateway
 package import HTTPServer
 package import JSON
-import PushCore
+package import PushCore
 
 /// One call to Parse's REST API: its parameters and its sender. Pure.
 ///

@@ -1,6 +1,7 @@
 import Gateway
 import HTTPServer
 import JSON
+import PushCore
 
 /// One call of Parse's API: a method and a path below `/parse`, with all names of the path.
 struct ParseRoute: Equatable, Sendable {

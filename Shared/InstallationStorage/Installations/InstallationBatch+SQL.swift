@@ -107,9 +107,10 @@ extension InstallationBatch {
 
     // MARK: Reading
 
-    private static func read(
+    static func read(
         _ saves: [InstallationSave],
         locksRows: Bool,
+        locksNames: Bool = true,
         _ transaction: PostgresTransaction
     ) async throws -> InstallationBatch {
         var wanted = Wanted()
@@ -117,7 +118,7 @@ extension InstallationBatch {
         var statements: [(sql: String, parameters: [PostgresValue])] = [
             (IndexPlan.sql, []), limits(of: saves),
         ]
-        if !wanted.lockNames.isEmpty {
+        if locksNames, !wanted.lockNames.isEmpty {
             statements.append((lockSQL, [.textArray(wanted.lockNames.sorted())]))
         }
         let unroutedSQL = wanted.unrouted.isEmpty ? "" : unroutedSQL
@@ -285,18 +286,18 @@ extension InstallationBatch {
         return times
     }
 
-    private static func names(_ rows: [RowID]) -> [PostgresValue] {
+    static func names(_ rows: [RowID]) -> [PostgresValue] {
         [.textArray(rows.map(\.app)), .textArray(rows.map(\.objectID))]
     }
 
-    private static let deleteSQL = """
+    static let deleteSQL = """
         DELETE FROM installations i USING unnest($1::text[], $2::text[]) AS w(app, object_id)
         WHERE i.app = w.app AND i.object_id = w.object_id
         """
 
     /// Postgres checks unique keys row by row, so a row must give up a key before another row gets
     /// it.
-    private static let vacateSQL = """
+    static let vacateSQL = """
         UPDATE installations i SET token = NULL, token_hash = NULL, installation_id = NULL
         FROM unnest($1::text[], $2::text[]) AS w(app, object_id)
         WHERE i.app = w.app AND i.object_id = w.object_id

@@ -17,15 +17,15 @@ struct InstallationBatch {
     /// The rows before the batch.
     private let before: [RowID: Installation]
     private let versions: [RowID: String]
-    private var current: [RowID: Installation]
-    private(set) var changed: Set<RowID> = []
-    private(set) var deleted: Set<RowID> = []
+    var current: [RowID: Installation]
+    var changed: Set<RowID> = []
+    var deleted: Set<RowID> = []
     private var bytes = 0
     /// The rows that had a key at any time in this batch. It serves the search only: `current` says
     /// whether a row still has the key.
     private var holders: [Key: [RowID]] = [:]
 
-    private struct Key: Hashable {
+    struct Key: Hashable {
         enum Kind { case installationID, token }
 
         var app: String
@@ -43,13 +43,13 @@ struct InstallationBatch {
         for row in rows { remember(row) }
     }
 
-    private mutating func remember(_ installation: Installation) {
+    mutating func remember(_ installation: Installation) {
         for key in Self.keys(of: installation) {
             holders[key, default: []].append(installation.rowID)
         }
     }
 
-    private static func keys(of installation: Installation) -> Set<Key> {
+    static func keys(of installation: Installation) -> Set<Key> {
         var keys: Set<Key> = []
         let app = installation.app
         if let id = installation.installationID {
@@ -67,7 +67,7 @@ struct InstallationBatch {
     }
 
     /// Returns all installations with one of the keys, in the order of their ids.
-    private func installations(holding keys: Set<Key>) -> [Installation] {
+    func installations(holding keys: Set<Key>) -> [Installation] {
         Set(keys.flatMap { holders[$0] ?? [] }).sorted().compactMap { current[$0] }
     }
 
@@ -119,7 +119,7 @@ struct InstallationBatch {
         }
         // An installation without new keys does not take a key from another.
         if !keys.isEmpty || !kept.deviceToken.isSame(as: existing?.deviceToken) {
-            displace(by: kept, save)
+            displace(by: kept, save.request)
             remember(kept)
         }
         let row = RowID(app: save.app, objectID: kept.objectID)
@@ -129,10 +129,11 @@ struct InstallationBatch {
         return .done(row, created: existing == nil)
     }
 
-    private mutating func displace(by kept: Installation, _ save: InstallationSave) {
+    /// Takes the keys of an installation from others.
+    mutating func displace(by kept: Installation, _ request: SaveRequest) {
         let others = installations(holding: Self.keys(of: kept))
-        for (objectID, displacement) in save.request.displaced(by: kept, among: others) {
-            let row = RowID(app: save.app, objectID: objectID)
+        for (objectID, displacement) in request.displaced(by: kept, among: others) {
+            let row = RowID(app: kept.app, objectID: objectID)
             switch displacement {
             case .deleted: delete(row)
             case .withoutRoute:
@@ -144,7 +145,7 @@ struct InstallationBatch {
         }
     }
 
-    private mutating func delete(_ row: RowID) {
+    mutating func delete(_ row: RowID) {
         current[row] = nil
         changed.remove(row)
         if before[row] != nil { deleted.insert(row) }

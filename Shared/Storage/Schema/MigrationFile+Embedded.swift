@@ -45,5 +45,6 @@ extension MigrationFile {
         ("0037_connections", PackageResources._037_connections_sql),
         ("0038_push_drafts", PackageResources._038_push_drafts_sql),
         ("0039_delivery_answers", PackageResources._039_delivery_answers_sql),
+        ("0040_imports", PackageResources._040_imports_sql),
     ]
 }

@@ -119,6 +119,11 @@ package struct Maintenance: Sendable {
                 Expiring(table: "audit", key: "id", age: .time("at")),
                 retention.audit, \.auditDeleted
             ),
+            // Their reasons and rejected lines go with them.
+            (
+                Expiring(table: "imports", key: "id", age: .time("updated_at")),
+                retention.audit, nil
+            ),
             (
                 Expiring(
                     table: "retired_keys",

@@ -30,7 +30,7 @@ struct PersonalTests {
                 "app_fields", "app_links", "app_opens", "config_announcements", "config_heads",
                 "config_pending",
                 "config_tokens", "config_versions", "connection_counts", "credentials",
-                "hub_templates",
+                "hub_templates", "imports",
                 "ingest_streams", "ingest_types", "logins", "retired_keys", "sync_pools",
             ]
         ),

@@ -53,7 +53,9 @@ struct StorageFixture: Sendable {
     /// Reverts migrations, the last one first, for a test that applies them again.
     func takeBack(from version: Int) async throws {
         let undone: [Int: String] = [
-            38: "alter table deliveries drop column answers",
+            40: "drop table import_rejections, import_reasons, imports",
+            39: "alter table deliveries drop column answers",
+            38: "drop table push_drafts",
             37: """
             drop table app_opens, connection_messages, connection_contents, connection_counts,
                 connection_nodes

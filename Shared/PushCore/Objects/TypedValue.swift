@@ -1,5 +1,4 @@
 import JSON
-import PushCore
 
 /// Validates LeanCloud's and Parse's typed values, as they are saved. Pure.
 enum TypedValue {

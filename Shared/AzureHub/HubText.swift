@@ -1,5 +1,5 @@
 /// Converts bodies in other charsets to UTF-8, which all other code here requires.
-enum HubText {
+package enum HubText {
     /// Converts a body to UTF-8. A body that is valid UTF-8 stays unchanged, whatever its label says: some
     /// clients label UTF-8 as ISO-8859-1.
     ///
@@ -9,11 +9,11 @@ enum HubText {
     ///     does.
     /// - Returns: The body in UTF-8, with an XML declaration that says so; the unchanged `body` if
     ///   its charset is not supported.
-    static func utf8(_ body: [UInt8], contentType: String?) -> [UInt8] {
+    package static func utf8(_ body: [UInt8], contentType: String?) -> [UInt8] {
         guard String(validating: body, as: UTF8.self) == nil else { return body }
         let declared = xmlEncoding(body)
         let charset =
-            contentType.flatMap { MultipartBody.parameter("charset", of: $0) }
+            contentType.flatMap { parameter("charset", of: $0) }
             ?? declared.map { String(decoding: body[$0], as: UTF8.self) }
         guard let charset, latin1.contains(charset.lowercased()) else { return body }
         var bytes = body
@@ -45,5 +45,30 @@ enum HubText {
 
     private static func isQuote(_ byte: UInt8) -> Bool {
         byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "'")
+    }
+
+    /// Returns a parameter of a header's value, with or without quotation marks.
+    package static func parameter(_ name: String, of value: String) -> String? {
+        var isQuoted = false
+        let parts = value.split { character in
+            if character == "\"" { isQuoted.toggle() }
+            return character == ";" && !isQuoted
+        }
+        for part in parts.dropFirst() {
+            let pair = part.split(separator: "=", maxSplits: 1)
+            guard pair.count == 2, trimmed(pair[0]).lowercased() == name else { continue }
+            var text = trimmed(pair[1])
+            if text.count >= 2, text.first == "\"", text.last == "\"" {
+                text = text.dropFirst().dropLast()
+            }
+            return text.isEmpty ? nil : String(text)
+        }
+        return nil
+    }
+
+    private static func trimmed(_ text: Substring) -> Substring {
+        var text = text.drop { $0 == " " || $0 == "\t" }
+        while text.last == " " || text.last == "\t" { text.removeLast() }
+        return text
     }
 }

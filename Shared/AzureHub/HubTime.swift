@@ -1,14 +1,14 @@
-import PushCore
+package import PushCore
 
 /// Times in headers, in the formats of Azure's clients. A time without a zone is in UTC.
-enum HubTime {
+package enum HubTime {
     /// Parses ISO 8601, or .NET's invariant format `12/25/2026 06:30:00`, with or without `AM` or `PM`.
     ///
     /// The Java SDK writes hours of a 12-hour clock without `AM` and `PM`. So a time in the morning
     /// that has passed is read as the afternoon's, if that is in the future.
     ///
     /// - Returns: `nil` for any other string.
-    static func instant(_ text: String, now: Instant) -> Instant? {
+    package static func instant(_ text: String, now: Instant) -> Instant? {
         if let time = HubJSON.instant(text) { return time }
         let parts = text.split(separator: " ", omittingEmptySubsequences: false)
         guard (2...3).contains(parts.count),

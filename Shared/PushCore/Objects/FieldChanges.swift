@@ -1,5 +1,4 @@
 package import JSON
-import PushCore
 
 /// The changes of a saved body: plain values, `__op` values and dotted keys, in LeanCloud's form.
 /// Pure: an object in, an object out.
@@ -12,7 +11,7 @@ package struct FieldChanges: Sendable {
     package private(set) var results: JSONObject = [:]
     /// The types with which the body uses its fields, whatever the stored values are: the type of a
     /// value, or the type that an operation works on.
-    private(set) var uses: [FieldUse] = []
+    package private(set) var uses: [FieldUse] = []
 
     /// The keys that only the server sets. They are ignored, as clients that send a whole object
     /// include them. `__ignore_hooks` asks to skip hooks, which do not exist here. The last key is

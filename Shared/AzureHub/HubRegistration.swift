@@ -1,50 +1,49 @@
-import HTTPServer
-import JSON
-import PushCore
+package import JSON
+package import PushCore
 import XML
 
 /// The data that a registration has beside its installation. Registrations are Azure's older model:
 /// one channel with tags, or one channel with tags and one template.
-struct HubRegistration: Equatable, Sendable {
+package struct HubRegistration: Equatable, Sendable {
     /// Changes with each write.
-    var eTag: Int64 = 0
+    package var eTag: Int64 = 0
     /// Whether it is for template sends only. A native registration is reached like an
     /// installation.
-    var isTemplate = false
-    var templateName: String?
+    package var isTemplate = false
+    package var templateName: String?
 
     /// The name under which every registration stores its template. They share one name, as a send
     /// makes one push for each name.
-    static let template = "registration"
+    package static let template = "registration"
 
     /// The stored form.
-    var kept: JSONValue {
+    package var kept: JSONValue {
         var kept: JSONObject = ["eTag": .integer(eTag), "isTemplate": .bool(isTemplate)]
         kept["templateName"] = templateName.map(JSONValue.string)
         return .object(kept)
     }
 
     /// `nil` for an installation.
-    init?(kept: JSONValue?) {
+    package init?(kept: JSONValue?) {
         guard let kept, let eTag = kept["eTag"]?.integer else { return nil }
         self.eTag = Int64(eTag)
         isTemplate = kept["isTemplate"]?.bool ?? false
         templateName = kept["templateName"]?.string
     }
 
-    init() {}
+    package init() {}
 }
 
 extension Installation {
     /// Whether it is a registration of Azure's older model.
-    var isHubRegistration: Bool {
+    package var isHubRegistration: Bool {
         HubRegistration(kept: fields[HubTemplate.field]?["registration"]) != nil
     }
 }
 
 extension HubPlatform {
     /// The platform's name in registrations; `nil` if registrations do not support it.
-    var registrationName: String? {
+    package var registrationName: String? {
         switch self {
         case .apns: "Apple"
         case .gcm, .fcm: "Gcm"
@@ -58,7 +57,7 @@ extension HubPlatform {
     }
 
     /// The element of a registration's channel, and its name in a filter.
-    var handleName: String? {
+    package var handleName: String? {
         switch self {
         case .apns: "DeviceToken"
         case .gcm, .fcm: "GcmRegistrationId"
@@ -71,7 +70,7 @@ extension HubPlatform {
     }
 
     /// The element of a template's headers.
-    fileprivate var headersName: String? {
+    package var headersName: String? {
         switch self {
         case .apns: "ApnsHeaders"
         case .wns: "WnsHeaders"
@@ -110,17 +109,75 @@ extension HubInstallation {
     ///   - contentType: The request's content type.
     ///   - id: The registration's id.
     /// - Throws: `AzureError` 400, or 501 for a platform that registrations do not support.
-    init(entry body: [UInt8], contentType: String?, id: String) throws(AzureError) {
+    package init(entry body: [UInt8], contentType: String?, id: String) throws(AzureError) {
         let root: XMLElement
         do throws(XMLError) {
             root = try XMLElement.parse(HubText.utf8(body, contentType: contentType))
         } catch {
             throw AzureError("the body is not XML: \(error.description)")
         }
+        try self.init(description: try Self.description(in: root), id: id, tags: nil)
+    }
+
+    /// Parses a registration of a hub's export job. It has an id, and may have an expiry. A registration
+    /// that shows an installation of the hub becomes that installation.
+    ///
+    /// - Throws: `AzureError`, also for a template of an installation: the export divides it from its
+    ///   installation.
+    package init(exported bytes: [UInt8]) throws(AzureError) {
+        let root: XMLElement
+        do throws(XMLError) {
+            root = try XMLElement.parse(HubText.utf8(bytes, contentType: nil))
+        } catch {
+            throw AzureError("the body is not XML: \(error.description)")
+        }
+        let description = try Self.description(in: root)
+        let all = Self.tags(description.value("Tags") ?? "")
+        let installation = all.lazy.compactMap { Self.named("$InstallationId:", $0) }.first
+        let user = all.lazy.compactMap { Self.named("$UserId:", $0) }.first
+        guard let id = installation ?? description.value("RegistrationId") else {
+            throw AzureError("RegistrationId is missing")
+        }
+        guard (1...256).contains(id.utf8.count) else {
+            throw AzureError("RegistrationId must be 1 to 256 bytes")
+        }
+        try self.init(description: description, id: id, tags: all.filter { !$0.hasPrefix("$") })
+        if installation != nil {
+            guard registration?.isTemplate != true else {
+                throw AzureError("the template of an installation must be in its installation")
+            }
+            registration = nil
+        } else {
+            registration?.eTag = description.value("ETag").flatMap { Int64($0) } ?? 1
+        }
+        userID = try user.map { name throws(AzureError) in try Self.userID(.string(name)) }
+        if let time = description.value("ExpirationTime"), !time.hasPrefix("9999-") {
+            expirationTime = try HubJSON.time(.string(time), "ExpirationTime")
+        }
+    }
+
+    /// Returns the name in an automatic tag, `$InstallationId:{…}`.
+    private static func named(_ prefix: String, _ tag: String) -> String? {
+        guard tag.hasPrefix(prefix) else { return nil }
+        let name = tag.dropFirst(prefix.count)
+        guard name.hasPrefix("{"), name.hasSuffix("}") else { return String(name) }
+        return String(name.dropFirst().dropLast())
+    }
+
+    private static func description(in root: XMLElement) throws(AzureError) -> XMLElement {
         let content = root.name == "entry" ? root.child("content")?.children.first : root
         guard let description = content, description.name.hasSuffix(Self.suffix) else {
             throw AzureError("the body must be an Atom entry with a registration description")
         }
+        return description
+    }
+
+    /// Reads a description; `tags` replaces its tags, unless it is `nil`.
+    private init(
+        description: XMLElement,
+        id: String,
+        tags: [String]?
+    ) throws(AzureError) {
         let isTemplate = description.name.hasSuffix(Self.templateSuffix)
         let name = description.name.dropLast((isTemplate ? Self.templateSuffix : Self.suffix).count)
         guard let platform = HubPlatform(registrationName: String(name)) else {
@@ -134,7 +191,7 @@ extension HubInstallation {
             throw AzureError("\(handleName) is missing")
         }
         self.init(id: id, platform: platform, channel: HubChannel(pushChannel: .string(handle)))
-        channel.tags = Self.tags(description.value("Tags") ?? "")
+        channel.tags = tags ?? Self.tags(description.value("Tags") ?? "")
         if let text = description.value("PushVariables") {
             guard let object = (try? JSONValue.parse(Array(text.utf8)))?.object else {
                 throw AzureError("PushVariables must be a JSON object")
@@ -204,156 +261,5 @@ extension Substring {
         let inner = drop { $0.isWhitespace }
         guard let last = inner.lastIndex(where: { !$0.isWhitespace }) else { return "" }
         return String(inner[...last])
-    }
-}
-
-// MARK: For clients
-
-/// One registration in lists and reads: a stored one, or one that shows a part of an installation.
-struct HubRegistrationEntry: Equatable, Sendable {
-    let id: String
-    let eTag: Int64
-    let platform: HubPlatform
-    let channel: String
-    let tags: [String]
-    let pushVariables: JSONObject
-    var template: HubChannel.Template?
-    var templateName: String?
-    let createdAt: Instant
-    let updatedAt: Instant
-
-    /// The prefix of ids of registrations that show parts of an installation.
-    static let installationPrefix = "i-"
-
-    /// Returns one entry for a registration. For an installation, returns one for itself and one
-    /// for each of its templates.
-    ///
-    /// - Returns: Empty if registrations do not support the platform, or if there is no channel.
-    static func entries(of installation: Installation) -> [HubRegistrationEntry] {
-        let kept = HubInstallation(installation)
-        guard kept.platform.registrationName != nil,
-            let channel = kept.channel.pushChannel.string, !channel.isEmpty
-        else { return [] }
-        func entry(
-            _ id: String,
-            _ eTag: Int64,
-            _ tags: [String],
-            _ template: HubChannel.Template? = nil,
-            name: String? = nil
-        ) -> HubRegistrationEntry {
-            HubRegistrationEntry(
-                id: id,
-                eTag: eTag,
-                platform: kept.platform,
-                channel: channel,
-                tags: tags,
-                pushVariables: kept.pushVariables,
-                template: template,
-                templateName: name,
-                createdAt: installation.createdAt,
-                updatedAt: installation.updatedAt
-            )
-        }
-        if let registration = kept.registration {
-            return [
-                entry(
-                    kept.id,
-                    registration.eTag,
-                    kept.channel.tags,
-                    registration.isTemplate
-                        ? kept.channel.template(HubRegistration.template) : nil,
-                    name: registration.templateName
-                )
-            ]
-        }
-        let id = installationPrefix + installation.objectID
-        let eTag = installation.updatedAt.milliseconds
-        let tags = ["$InstallationId:{\(kept.id)}"] + kept.channel.tags
-        return [entry(id, eTag, tags)]
-            + kept.channel.templates.map { name, template in
-                entry(
-                    "\(id)-\(name)",
-                    eTag,
-                    (tags + template.tags + [name]).withoutRepeats(),
-                    template,
-                    name: name
-                )
-            }
-    }
-
-    /// The ETag, which is weak, like those of Azure.
-    var entityTag: String { "W/\"\(eTag)\"" }
-
-    private static let atom = "http://www.w3.org/2005/Atom"
-    private static let connect =
-        "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
-
-    /// Writes the entry.
-    ///
-    /// - Parameter base: The URL of all registrations.
-    /// - Returns: An Atom entry.
-    func xml(at base: String) -> String {
-        let name =
-            (platform.registrationName ?? "") + (template == nil ? "" : "Template")
-            + "RegistrationDescription"
-        return "<entry xmlns=\"\(Self.atom)\""
-            + " xmlns:m=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\""
-            + " m:etag=\"\(AzureXML.escaped(entityTag))\">"
-            + AzureXML.element("id", "\(base)/\(id)")
-            + "<title type=\"text\">\(AzureXML.escaped(id))</title>"
-            + AzureXML.element("published", createdAt.iso8601)
-            + AzureXML.element("updated", updatedAt.iso8601)
-            + "<content type=\"application/xml\"><\(name) xmlns=\"\(Self.connect)\""
-            + " xmlns:i=\"http://www.w3.org/2001/XMLSchema-instance\">\(elements)</\(name)>"
-            + "</content></entry>"
-    }
-
-    /// The elements in the order of .NET's data contract, which ignores an element at a later
-    /// place.
-    private var elements: String {
-        var xml =
-            AzureXML.element("ETag", "\(eTag)")
-            + AzureXML.element("ExpirationTime", HubInstallation.noExpiry)
-            + AzureXML.element("RegistrationId", id)
-        if !tags.isEmpty { xml += AzureXML.element("Tags", tags.joined(separator: ",")) }
-        if !pushVariables.isEmpty {
-            xml += AzureXML.element("PushVariables", JSONValue.object(pushVariables).text)
-        }
-        xml += AzureXML.element(platform.handleName ?? "", channel)
-        guard let template else { return xml }
-        // A CDATA section cannot contain its own end.
-        let body = AzureXML.representable(template.body)
-            .replacing("]]>", with: "]]]]><![CDATA[>")
-        xml += "<BodyTemplate><![CDATA[\(body)]]></BodyTemplate>"
-        let name = templateName.map { AzureXML.element("TemplateName", $0) } ?? ""
-        if platform == .apns {
-            xml += template.expiry.map { AzureXML.element("Expiry", $0) } ?? ""
-            return xml + name + headers(template)
-        }
-        return xml + headers(template) + name
-    }
-
-    private func headers(_ template: HubChannel.Template) -> String {
-        // .NET requires this element for WNS, even if it is empty.
-        guard let all = platform.headersName, !template.headers.isEmpty || platform == .wns else {
-            return ""
-        }
-        let one = all.dropLast()
-        let list = template.headers.map { name, value in
-            "<\(one)>" + AzureXML.element("Header", name)
-                + AzureXML.element("Value", value.string ?? "") + "</\(one)>"
-        }
-        return "<\(all)>\(list.joined())</\(all)>"
-    }
-
-    /// Returns a page of a list, as an Atom feed.
-    static func feed(_ entries: [HubRegistrationEntry], at base: String, next: String?) -> String {
-        let updated = entries.map(\.updatedAt).max() ?? .now()
-        var xml =
-            "<feed xmlns=\"\(atom)\"><title type=\"text\">Registrations</title>"
-            + AzureXML.element("id", base) + AzureXML.element("updated", updated.iso8601)
-            + "<link rel=\"self\" href=\"\(AzureXML.escaped(base))\"/>"
-        if let next { xml += "<link rel=\"next\" href=\"\(AzureXML.escaped(next))\"/>" }
-        return xml + entries.map { $0.xml(at: base) }.joined() + "</feed>"
     }
 }

@@ -1,15 +1,15 @@
-import JSON
-import PushCore
+package import JSON
+package import PushCore
 import XML
 
 /// The platforms of Azure's installations.
-enum HubPlatform: String, Sendable {
+package enum HubPlatform: String, Sendable {
     case apns, gcm, fcm, fcmv1, wns, mpns, adm, baidu, browser, xiaomi
 
-    init?(name: String) { self.init(rawValue: name.lowercased()) }
+    package init?(name: String) { self.init(rawValue: name.lowercased()) }
 
     /// The provider through which Carillon reaches the platform; `nil` without one.
-    var provider: Platform? {
+    package var provider: Platform? {
         switch self {
         case .apns: .apns
         case .gcm, .fcm, .fcmv1: .fcm
@@ -41,28 +41,38 @@ enum HubPlatform: String, Sendable {
 }
 
 /// A channel with its tags and templates: a device, or one of its secondary tiles.
-struct HubChannel: Equatable, Sendable {
-    var pushChannel: JSONValue
-    var tags: [String] = []
-    var templates: [(name: String, value: Template)] = []
+package struct HubChannel: Equatable, Sendable {
+    package var pushChannel: JSONValue
+    package var tags: [String] = []
+    package var templates: [(name: String, value: Template)] = []
 
-    struct Template: Equatable, Sendable {
-        var body: String
-        var headers: JSONObject
-        var expiry: String?
-        var tags: [String]
+    package struct Template: Equatable, Sendable {
+        package var body: String
+        package var headers: JSONObject
+        package var expiry: String?
+        package var tags: [String]
+
+        package init(body: String, headers: JSONObject, expiry: String?, tags: [String]) {
+            (self.body, self.headers, self.expiry, self.tags) = (body, headers, expiry, tags)
+        }
     }
 
-    static func == (left: HubChannel, right: HubChannel) -> Bool {
+    package init(pushChannel: JSONValue, tags: [String] = []) {
+        (self.pushChannel, self.tags) = (pushChannel, tags)
+    }
+
+    package static func == (left: HubChannel, right: HubChannel) -> Bool {
         left.pushChannel == right.pushChannel && left.tags == right.tags
             && left.templates.elementsEqual(right.templates) {
                 $0.name == $1.name && $0.value == $1.value
             }
     }
 
-    func template(_ name: String) -> Template? { templates.first { $0.name == name }?.value }
+    package func template(_ name: String) -> Template? {
+        templates.first { $0.name == name }?.value
+    }
 
-    mutating func setTemplate(_ name: String, _ template: Template?) {
+    package mutating func setTemplate(_ name: String, _ template: Template?) {
         let index = templates.firstIndex { $0.name == name }
         switch (index, template) {
         case (let index?, let template?): templates[index].value = template
@@ -74,26 +84,26 @@ struct HubChannel: Equatable, Sendable {
 }
 
 /// An installation in the form of Azure's clients, and its mapping to ours.
-struct HubInstallation: Equatable, Sendable {
-    var id: String
-    var userID: String?
-    var platform: HubPlatform
-    var channel: HubChannel
-    var secondaryTiles: ExactStringMap<HubChannel> = [:]
-    var pushVariables: JSONObject = [:]
-    var expirationTime: String?
+package struct HubInstallation: Equatable, Sendable {
+    package var id: String
+    package var userID: String?
+    package var platform: HubPlatform
+    package var channel: HubChannel
+    package var secondaryTiles: ExactStringMap<HubChannel> = [:]
+    package var pushVariables: JSONObject = [:]
+    package var expirationTime: String?
     /// The data of a registration of the older model; `nil` for an installation.
-    var registration: HubRegistration?
+    package var registration: HubRegistration?
 
-    static let noExpiry = "9999-12-31T23:59:59.9999999Z"
-    static let maximumTags = 60
+    package static let noExpiry = "9999-12-31T23:59:59.9999999Z"
+    package static let maximumTags = 60
     private static let maximumTiles = 100
     private static let maximumTemplates = 20
     private static let maximumVariables = 100
     private static let maximumVariablesBytes = 16 * 1024
     private static let maximumChannelBytes = 4096
 
-    init(id: String, platform: HubPlatform, channel: HubChannel) {
+    package init(id: String, platform: HubPlatform, channel: HubChannel) {
         self.id = id
         self.platform = platform
         self.channel = channel
@@ -102,7 +112,7 @@ struct HubInstallation: Equatable, Sendable {
     // MARK: From a client
 
     /// Parses the body of a `PUT`. `null` counts as absent; unknown members are ignored.
-    init(_ body: JSONObject, id: String) throws(AzureError) {
+    package init(_ body: JSONObject, id: String) throws(AzureError) {
         let body = body.filtered
         guard let stated = body["installationId"] else {
             throw AzureError("installationId is missing")
@@ -131,7 +141,7 @@ struct HubInstallation: Equatable, Sendable {
         try check()
     }
 
-    static func userID(_ value: JSONValue) throws(AzureError) -> String {
+    package static func userID(_ value: JSONValue) throws(AzureError) -> String {
         guard let text = value.string, (1...512).contains(text.utf8.count),
             text.utf8.allSatisfy({ isAlphanumeric($0) || "-_@#.:=".utf8.contains($0) })
         else { throw AzureError("userId must be letters, digits and - _ @ # . : =") }
@@ -140,7 +150,7 @@ struct HubInstallation: Equatable, Sendable {
 
     /// Validates the whole installation, from any source. Tags and headers that are unchanged since
     /// `before`, the stored installation, are not validated again.
-    func check(before: HubInstallation? = nil) throws(AzureError) {
+    package func check(before: HubInstallation? = nil) throws(AzureError) {
         try check(channel, isTile: false, before: before?.channel)
         guard secondaryTiles.count <= Self.maximumTiles else {
             throw AzureError("secondaryTiles holds more than \(Self.maximumTiles) tiles")
@@ -274,7 +284,7 @@ struct HubInstallation: Equatable, Sendable {
 
     // MARK: For clients
 
-    func object(isExpired: Bool) -> JSONObject {
+    package func object(isExpired: Bool) -> JSONObject {
         var object: JSONObject = [
             "installationId": .string(id), "pushChannel": channel.pushChannel,
             "pushChannelExpired": .bool(isExpired), "platform": .string(platform.rawValue),
@@ -297,9 +307,59 @@ struct HubInstallation: Equatable, Sendable {
 
     // MARK: In an installation of ours
 
+    /// Returns an installation of ours with this part; the fields of other surfaces stay.
+    ///
+    /// - Parameters:
+    ///   - installation: The stored installation, or a new one.
+    ///   - namesChannel: Whether the caller names the channel.
+    ///   - now: The time of the save.
+    /// - Returns: The installation to store.
+    /// - Throws: `InstallationError`; `ObjectError` if the installation is too large.
+    package func applied(
+        to installation: Installation,
+        namesChannel: Bool,
+        now: Instant
+    ) throws -> Installation {
+        var installation = installation
+        installation.isTemplateOnly = registration?.isTemplate ?? false
+        var object = installation.object
+        var changed = write(to: &object, provider: installation.platform)
+        if !namesChannel { changed.subtract(Self.routeFields) }
+        try installation.take(
+            object,
+            changed: changed,
+            now: now,
+            isChannel: { TagName.isValid($0) || ChannelName.isValid($0) }
+        )
+        if let expiresAt, expiresAt <= now {
+            installation.isValid = false
+            installation.invalidReason = Installation.hubExpiredReason
+        } else if installation.invalidReason == Installation.hubExpiredReason {
+            installation.isValid = true
+            installation.invalidReason = nil
+        }
+        try ObjectSize.check(installation.fields)
+        return installation
+    }
+
+    /// Returns the keys by which a save finds its installation, and takes a channel from others.
+    ///
+    /// - Parameter namesChannel: Whether the caller names the channel.
+    /// - Returns: The keys.
+    /// - Throws: `InstallationError`.
+    package func keys(namesChannel: Bool) throws(InstallationError) -> Installation.Keys {
+        var object: JSONObject = [:]
+        _ = write(to: &object, provider: nil)
+        // A template shares its channel with other installations, and does not take it from them.
+        if !namesChannel || registration?.isTemplate ?? false {
+            object = ["installationId": .string(id)]
+        }
+        return try Installation.Keys(object)
+    }
+
     /// Reads the part of an installation that Azure's clients see. An installation of another
     /// surface gets a platform, too: by its provider or its device type.
-    init(_ installation: Installation) {
+    package init(_ installation: Installation) {
         let kept = installation.fields[HubTemplate.field]?.object ?? [:]
         id = installation.installationID ?? installation.objectID
         userID = installation.identity
@@ -336,7 +396,7 @@ struct HubInstallation: Equatable, Sendable {
     /// Writes this part into the fields of an installation; the fields of other surfaces stay.
     ///
     /// - Returns: The names of the fields that it set.
-    func write(to object: inout JSONObject, provider: Platform?) -> ExactStringSet {
+    package func write(to object: inout JSONObject, provider: Platform?) -> ExactStringSet {
         object["installationId"] = .string(id)
         // A Mac stays a Mac.
         if provider == nil || provider != platform.provider || object["deviceType"] == "" {
@@ -364,12 +424,12 @@ struct HubInstallation: Equatable, Sendable {
     }
 
     /// The fields with the provider and the address of a device.
-    static let routeFields: ExactStringSet = [
+    package static let routeFields: ExactStringSet = [
         "deviceType", "deviceToken", "registrationId", "subscriptionUri", "pushType",
     ]
 
     /// The time after which nothing is sent to the device.
-    var expiresAt: Instant? { expirationTime.flatMap(HubJSON.instant) }
+    package var expiresAt: Instant? { expirationTime.flatMap(HubJSON.instant) }
 
     /// The year 9000.
     private static let farFuture = Instant(milliseconds: 221_845_392_000_000)
@@ -409,7 +469,7 @@ struct HubInstallation: Equatable, Sendable {
 
 extension HubChannel {
     /// Parses a channel. `path` is the path of the object in the body, with a dot at its end.
-    init(_ object: JSONObject, in path: String) throws(AzureError) {
+    package init(_ object: JSONObject, in path: String) throws(AzureError) {
         let object = object.filtered
         guard let pushChannel = object["pushChannel"] else {
             throw AzureError("\(path)pushChannel is missing")
@@ -443,7 +503,7 @@ extension HubChannel {
     }
 
     /// Whether a template's text is filled with the properties of a send.
-    static func isExpression(_ text: String) -> Bool {
+    package static func isExpression(_ text: String) -> Bool {
         let text = text.drop { $0.isWhitespace }
         return ["$(", "#(", "%(", ".(", "{", "'", "\""].contains { text.hasPrefix($0) }
     }
@@ -457,7 +517,7 @@ extension HubChannel {
 }
 
 extension HubChannel.Template {
-    init(_ value: JSONValue, in path: String) throws(AzureError) {
+    package init(_ value: JSONValue, in path: String) throws(AzureError) {
         guard let object = value.object?.filtered else {
             throw AzureError("\(path) must be an object")
         }
@@ -500,14 +560,17 @@ extension HubChannel.Template {
 }
 
 /// Parses the parts of Azure's JSON; errors name the path, never a value.
-enum HubJSON {
-    static func object(_ value: JSONValue?, _ path: String) throws(AzureError) -> JSONObject {
+package enum HubJSON {
+    package static func object(_ value: JSONValue?, _ path: String) throws(AzureError) -> JSONObject
+    {
         guard let value else { return [:] }
         guard let object = value.object else { throw AzureError("\(path) must be an object") }
         return object.filtered
     }
 
-    static func headers(_ value: JSONValue?, _ path: String) throws(AzureError) -> JSONObject {
+    package static func headers(_ value: JSONValue?, _ path: String) throws(AzureError)
+        -> JSONObject
+    {
         let headers = try object(value, path)
         for (name, value) in headers where value.string == nil {
             throw AzureError("\(path).\(name.prefix(60)) must be a string")
@@ -516,7 +579,7 @@ enum HubJSON {
     }
 
     /// Parses tags: each once, in the given order.
-    static func tags(_ value: JSONValue?, _ path: String) throws(AzureError) -> [String] {
+    package static func tags(_ value: JSONValue?, _ path: String) throws(AzureError) -> [String] {
         guard let value else { return [] }
         guard let list = value.array else {
             throw AzureError("\(path) must be an array of strings")
@@ -534,7 +597,7 @@ enum HubJSON {
     }
 
     /// - Returns: The time as sent, with a zone.
-    static func time(_ value: JSONValue, _ path: String) throws(AzureError) -> String {
+    package static func time(_ value: JSONValue, _ path: String) throws(AzureError) -> String {
         guard let text = value.string, text.utf8.count <= 64, instant(text) != nil else {
             throw AzureError("\(path) must be an ISO 8601 time")
         }
@@ -542,12 +605,14 @@ enum HubJSON {
     }
 
     /// Parses a time; without a zone it is in UTC.
-    static func instant(_ text: String) -> Instant? {
+    package static func instant(_ text: String) -> Instant? {
         Instant(iso8601: text) ?? Instant(iso8601: text + "Z")
     }
 }
 
 extension JSONObject {
     /// The object without members that are null.
-    var filtered: JSONObject { JSONObject(filter { !$0.value.isNull }.map { ($0.key, $0.value) }) }
+    package var filtered: JSONObject {
+        JSONObject(filter { !$0.value.isNull }.map { ($0.key, $0.value) })
+    }
 }
