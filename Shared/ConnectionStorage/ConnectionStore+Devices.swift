@@ -238,8 +238,9 @@ extension ConnectionStore {
             SELECT DISTINCT app, push_id, \(ReceiptKind.received.rawValue), target FROM acked
             ORDER BY 1, 2, 4 ON CONFLICT DO NOTHING RETURNING app, target, who
         ), told AS (
-            INSERT INTO outbox (kafka_topic, key, value)
-            SELECT DISTINCT ON (a.app, a.push_id, a.target) $7, a.key, a.value
+            INSERT INTO outbox (kafka_topic, key, value, queue)
+            SELECT DISTINCT ON (a.app, a.push_id, a.target) $7, a.key, a.value,
+                a.app || '\(OutboxQueue.reportsSuffix)'
             FROM acked a JOIN noted n ON n.app = a.app AND n.target = a.push_id AND n.who = a.target
         ), counted AS (
             INSERT INTO connection_counts AS c (app, slot, received)

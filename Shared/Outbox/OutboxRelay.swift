@@ -8,7 +8,7 @@ package import Storage
 /// Relays accepted pushes from the outbox to Kafka: claims, produces, deletes once acknowledged.
 ///
 /// Authority: only the relay empties the outbox. Several relays share the rows, each claimed for a
-/// time. A crash between the acknowledgement and the delete sends a record twice; the event's key
+/// time. Apps take turns, so that one with many records delays no other. A crash between the acknowledgement and the delete sends a record twice; the event's key
 /// deduplicates it. A record that the broker does not accept waits with growing delays, and others
 /// overtake it.
 ///
@@ -63,13 +63,15 @@ package actor OutboxRelay: ServicePart {
 
     package func run() async throws {
         guard (try? await database.untilReady()) != nil else { return }
+        var next = ""
         await worker.run {
-            let claimed = try await database.outbox.claim(limit: Self.batch)
-            try await relay(claimed)
+            let claim = try await database.outbox.claim(limit: Self.batch, from: next)
+            next = claim.next
+            try await relay(claim.records)
             // Records after one with an order key could not be claimed before.
-            if claimed.contains(where: \.isOrdered) { return .again }
+            if claim.hasMore || claim.records.contains(where: \.isOrdered) { return .again }
             // A notification may be missed while the listener reconnects.
-            return claimed.count < Self.batch ? .sleep(atMost: Self.idleWait) : .again
+            return .sleep(atMost: Self.idleWait)
         }
     }
 

@@ -69,7 +69,8 @@ package struct ConfigPublishedRecord: Sendable, Equatable {
             key: Array(project.utf8),
             value: object.bytes,
             headers: [RecordHeader("content-type", "application/json")],
-            orderKey: "config/" + project
+            orderKey: "config/" + project,
+            queue: OutboxQueue.requests(of: project)
         )
     }
 
@@ -97,7 +98,8 @@ package struct ConfigPublishedRecord: Sendable, Equatable {
             key: Array(project.utf8),
             value: object.bytes,
             headers: [RecordHeader("content-type", "application/json")],
-            orderKey: "config/" + project
+            orderKey: "config/" + project,
+            queue: OutboxQueue.requests(of: project)
         )
     }
 

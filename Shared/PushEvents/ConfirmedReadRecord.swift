@@ -46,7 +46,8 @@ package struct ConfirmedReadRecord: Sendable, Equatable {
         OutgoingRecord(
             topic: topics.pushOutcomes,
             key: Array((installationID ?? "identity:\(identity)").utf8),
-            value: object.bytes
+            value: object.bytes,
+            queue: OutboxQueue.reports(of: app)
         )
     }
 }

@@ -37,8 +37,12 @@ package enum DatasetChangedRecord {
         )
     }
 
-    /// Returns the record for a dataset that is changed here.
-    package static func record(_ change: DatasetChange, _ topics: KafkaTopics) -> OutgoingRecord {
+    /// Returns the record for a dataset of an app that is changed here.
+    package static func record(
+        _ change: DatasetChange,
+        of app: String,
+        _ topics: KafkaTopics
+    ) -> OutgoingRecord {
         var object: JSONObject = [
             "identityPoolId": .string(change.pool), "identityId": .string(change.identity),
             "datasetName": .string(change.dataset), "syncCount": JSONValue(change.syncCount),
@@ -51,7 +55,8 @@ package enum DatasetChangedRecord {
             headers: [
                 RecordHeader("content-type", "application/json"),
                 RecordHeader(RecordHeader.origin, ownOrigin),
-            ]
+            ],
+            queue: OutboxQueue.requests(of: app)
         )
     }
 

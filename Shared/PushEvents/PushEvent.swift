@@ -77,7 +77,8 @@ extension PushEvent {
             topic: topics.pushRequests,
             key: Array(eventID.utf8),
             value: object.bytes,
-            headers: [RecordHeader("content-type", "application/json")]
+            headers: [RecordHeader("content-type", "application/json")],
+            queue: OutboxQueue.requests(of: app)
         )
     }
 }

@@ -37,8 +37,9 @@ struct DatasetChangedRecordTests {
             device: "d",
             isOwn: true
         )
-        let written = DatasetChangedRecord.record(change, KafkaTopics(prefix: "x-"))
+        let written = DatasetChangedRecord.record(change, of: "shop", KafkaTopics(prefix: "x-"))
         #expect(written.topic == "x-dataset.changes")
+        #expect(written.queue == "shop")
         #expect(written.key == Array(Self.identity.utf8))
         let text = String(decoding: written.value ?? [], as: UTF8.self)
         let read = try DatasetChangedRecord.decode(Self.record(text, written.headers))

@@ -66,7 +66,7 @@ extension CognitoSurface {
                 syncCount: count,
                 device: device
             )
-            return DatasetChangedRecord.record(change, topics)
+            return DatasetChangedRecord.record(change, of: owner.app, topics)
         }
         return .json(["Records": .array(records.map { .object($0.json) })])
     }

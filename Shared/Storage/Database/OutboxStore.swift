@@ -26,10 +26,21 @@ package struct ClaimedOutboxRecord: Sendable, Equatable {
                     }
                     return RecordHeader(name, value)
                 },
-                orderKey: try row.textOrNil("order_key")
+                orderKey: try row.textOrNil("order_key"),
+                queue: try row.text("queue")
             )
         )
     }
+}
+
+/// The result of a claim.
+package struct OutboxClaim: Sendable {
+    /// The records, ordered by id; empty if nothing is due in the queues that were looked at.
+    package var records: [ClaimedOutboxRecord]
+    /// The queue with which the next claim begins; empty for the first.
+    package var next: String
+    /// Whether more records may be due.
+    package var hasMore: Bool
 }
 
 /// Kafka's reply for a record. The raw values are those of the SQL.
@@ -49,57 +60,55 @@ package struct OutboxStore: Sendable {
     /// longer than a relay waits for Kafka; otherwise each outage would send records twice.
     package static let leaseSeconds = 15
 
-    /// Claims due records, the longest waiting first, and hides them from other relays until the
-    /// lease ends. If a relay outlives its lease, its records are sent twice; event keys
-    /// deduplicate them. Of each order key only the first record is claimed: the next record waits
-    /// until Kafka has the first.
+    /// Claims due records and hides them from other relays until the lease ends. Queues have equal parts of
+    /// a claim; where one has fewer records, the others' parts are larger. In a queue, the longest waiting
+    /// record is first. If a relay outlives its lease, its records are sent twice; event keys deduplicate
+    /// them. Of each order key only the first record is claimed: the next record waits until Kafka has the
+    /// first.
     ///
-    /// - Returns: At most `limit`, by id; empty if nothing is due.
-    package func claim(limit: Int = 500) async throws -> [ClaimedOutboxRecord] {
-        try await database.execute(
-            """
-            WITH due AS MATERIALIZED (
-                SELECT id FROM outbox w WHERE due_at <= now()
-                    AND (order_key IS NULL OR NOT EXISTS (SELECT FROM outbox e
-                        WHERE e.order_key = w.order_key AND e.id < w.id))
-                ORDER BY due_at, id LIMIT $1 FOR UPDATE SKIP LOCKED)
-            UPDATE outbox o SET due_at = now() + make_interval(secs => $2)
-            FROM due WHERE o.id = due.id
-            RETURNING o.id, o.due_at, o.kafka_topic, o.key, o.value, o.headers, o.order_key
-            """,
-            [.integer(min(max(limit, 1), 10_000)), .integer(Self.leaseSeconds)]
-        ).rows.map(ClaimedOutboxRecord.read).sorted { $0.id < $1.id }
+    /// - Parameters:
+    ///   - limit: The most records. If more queues have due records, the rest of the queues has its turn in
+    ///     the next claim.
+    ///   - first: `next` of the last claim.
+    /// - Returns: The records, and where the next claim begins.
+    /// - Throws: `StorageError`.
+    package func claim(limit: Int = 500, from first: String = "") async throws -> OutboxClaim {
+        let rows = try await database.transaction(of: [
+            (IndexPlan.sql, []),
+            (
+                Self.claimSQL,
+                [
+                    .integer(min(max(limit, 1), 10_000)), .integer(Self.leaseSeconds),
+                    .text(first),
+                ]
+            ),
+        ])[1].rows
+        let next = try rows.first?.textOrNil("next_queue") ?? ""
+        return OutboxClaim(
+            records: try rows.map(ClaimedOutboxRecord.read).sorted { $0.id < $1.id },
+            next: next,
+            // The queues before `first` are still to be looked at.
+            hasMore: try rows.first?.boolean("has_more") == true || next != "" || first != ""
+        )
     }
 
     /// Stores the results of claimed records in one statement. Acknowledged records are deleted.
     /// Unavailable records are due again in their old place. Refused records are delayed, longer
     /// each time, up to five minutes, so that they do not block others. A record that another relay
-    /// has claimed since is left to that relay, unless it is acknowledged.
+    /// has claimed since is left to that relay, unless it is acknowledged. A record that another
+    /// transaction changes at this moment keeps its lease.
     package func finish(_ verdicts: [(ClaimedOutboxRecord, OutboxResult)]) async throws {
         let ordered = verdicts.sorted { $0.0.id < $1.0.id }
-        _ = try await database.execute(
-            """
-            WITH said AS MATERIALIZED (
-                SELECT o.id, s.verdict, o.due_at = s.claim AS is_ours
-                FROM unnest($1::bigint[], $2::timestamptz[], $3::smallint[])
-                    AS s(id, claim, verdict)
-                JOIN outbox o ON o.id = s.id
-                ORDER BY o.id FOR UPDATE OF o
-            ), kept AS (
-                DELETE FROM outbox o USING said WHERE o.id = said.id AND said.verdict = 0
-            )
-            UPDATE outbox o SET
-                refusals = o.refusals + CASE WHEN said.verdict = 2 THEN 1 ELSE 0 END,
-                due_at = CASE WHEN said.verdict = 2 THEN now() + least(
-                        interval '5 minutes', interval '1 second' * power(2, least(o.refusals, 10)))
-                    ELSE o.created_at END
-            FROM said WHERE o.id = said.id AND said.verdict <> 0 AND said.is_ours
-            """,
-            [
-                .integerArray(ordered.map(\.0.id)), .timestampArray(ordered.map(\.0.claim)),
-                .integerArray(ordered.map(\.1.rawValue)),
-            ]
-        )
+        _ = try await database.transaction(of: [
+            (IndexPlan.sql, []),
+            (
+                Self.finishSQL,
+                [
+                    .integerArray(ordered.map(\.0.id)), .timestampArray(ordered.map(\.0.claim)),
+                    .integerArray(ordered.map(\.1.rawValue)),
+                ]
+            ),
+        ])
     }
 
     /// Returns the number of waiting records.
@@ -130,9 +139,9 @@ package struct OutboxStore: Sendable {
     /// Returns the SQL that stores records, with parameters from this number on; a condition may follow.
     package static func insertion(from first: Int) -> String {
         """
-        INSERT INTO outbox (kafka_topic, key, value, headers, order_key)
+        INSERT INTO outbox (kafka_topic, key, value, headers, order_key, queue)
         SELECT * FROM unnest($\(first)::text[], $\(first + 1)::bytea[], $\(first + 2)::bytea[],
-            $\(first + 3)::jsonb[], $\(first + 4)::text[])
+            $\(first + 3)::jsonb[], $\(first + 4)::text[], $\(first + 5)::text[])
         """
     }
 
@@ -152,7 +161,7 @@ package struct OutboxStore: Sendable {
                     )
                 }
             ),
-            .textArray(records.map(\.orderKey)),
+            .textArray(records.map(\.orderKey)), .textArray(records.map(\.queue)),
         ]
     }
 }

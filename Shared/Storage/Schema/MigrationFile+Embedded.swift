@@ -46,5 +46,6 @@ extension MigrationFile {
         ("0038_push_drafts", PackageResources._038_push_drafts_sql),
         ("0039_delivery_answers", PackageResources._039_delivery_answers_sql),
         ("0040_imports", PackageResources._040_imports_sql),
+        ("0041_outbox_queues", PackageResources._041_outbox_queues_sql),
     ]
 }

@@ -569,10 +569,12 @@ CREATE TABLE outbox (
     due_at timestamp with time zone NOT NULL DEFAULT now(),
     refusals integer NOT NULL DEFAULT 0,
     order_key text COLLATE "C",
+    queue text COLLATE "C" NOT NULL DEFAULT ''::text,
     PRIMARY KEY (id)
 );
 CREATE INDEX outbox_due ON public.outbox USING btree (due_at, id);
 CREATE INDEX outbox_order ON public.outbox USING btree (order_key, id) WHERE (order_key IS NOT NULL);
+CREATE INDEX outbox_queues ON public.outbox USING btree (queue, due_at, id);
 CREATE TABLE push_receipts (
     app text COLLATE "C" NOT NULL,
     target text COLLATE "C" NOT NULL,

@@ -46,7 +46,7 @@ struct ConfigStoreTests {
                 expecting: .any,
                 record: record
             )
-            let headers = try await fixture.database.outbox.claim().first?.record.headers
+            let headers = try await fixture.database.outbox.claim().records.first?.record.headers
             #expect(headers?.contains(RecordHeader(RecordHeader.origin, origin)) == true)
             try await StorageFixture.run { other in
                 let another = try await other.database.config.origin()
@@ -534,18 +534,18 @@ struct ConfigStoreTests {
         try await StorageFixture.run { fixture in
             let outbox = fixture.database.outbox
             for text in ["one", "two"] { _ = try await publish(text, .any, fixture) }
-            let first = try await outbox.claim()
+            let first = try await outbox.claim().records
             #expect(first.count == 1)
             // Another relay finds nothing to send, nor does this one until Kafka has it.
             try await fixture.another { other in
-                let found = try await other.outbox.claim()
+                let found = try await other.outbox.claim().records
                 #expect(found == [])
             }
             try await outbox.finish(first.map { ($0, .unavailable) })
-            let again = try await outbox.claim()
+            let again = try await outbox.claim().records
             #expect(again.map(\.id) == first.map(\.id))
             try await outbox.finish(again.map { ($0, .acknowledged) })
-            let second = try await outbox.claim()
+            let second = try await outbox.claim().records
             #expect(second.count == 1 && second.map(\.id) != first.map(\.id))
         }
     }

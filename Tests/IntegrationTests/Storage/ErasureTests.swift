@@ -202,7 +202,7 @@ struct ErasureTests {
             #expect(try await database.pushes.find(owned)?.status == .done)
 
             // The waiting record is still a request, for all others.
-            let kept = try await database.outbox.claim().first?.record.value ?? []
+            let kept = try await database.outbox.claim().records.first?.record.value ?? []
             let waiting = try PushRequest.parse(
                 try #require(try JSONValue.parse(kept).object),
                 now: .now()
@@ -493,7 +493,7 @@ struct ErasureTests {
             #expect(try await database.maintenance.maintain(now: .now()).erasuresFinished == 1)
             let kept = try await database.pushes.find(push.id)
             #expect(kept?.request["identities"] == ["user-back"])
-            let waiting = try await database.outbox.claim().first?.record.value ?? []
+            let waiting = try await database.outbox.claim().records.first?.record.value ?? []
             #expect(String(decoding: waiting, as: UTF8.self).contains("user-back"))
             let audit = try await database.audit.list(app: Self.app, since: nil, limit: 10)
             #expect(audit.first { $0.action == "anew" }?.targets == ["user-back"])

@@ -27,7 +27,9 @@ struct SecureStoreTests {
             let secret = try fixture.secret("the code is 4711", for: "ann")
             #expect(try await fixture.keep(secret) == .stored)
             #expect(try await fixture.database.pushes.find(secret.push.id)?.status == .queued)
-            #expect(try await fixture.database.outbox.claim().map(\.record) == [secret.record])
+            #expect(
+                try await fixture.database.outbox.claim().records.map(\.record) == [secret.record]
+            )
             #expect(
                 try await fixture.server.query("SELECT secure_payloads::text FROM secure_payloads")
                     .allSatisfy { !$0.contains("4711") && !$0.contains("34373131") }
@@ -195,7 +197,7 @@ struct SecureStoreTests {
             let id = try await fixture.stored("x", for: "ann")
             let devices = ["one", "two", nil]
             _ = try await fixture.database.outbox.finish(
-                try await fixture.database.outbox.claim().map { ($0, .acknowledged) }
+                try await fixture.database.outbox.claim().records.map { ($0, .acknowledged) }
             )
             let reads = try await withThrowingTaskGroup(of: Bool?.self) { group in
                 for number in 0..<30 {
@@ -209,7 +211,7 @@ struct SecureStoreTests {
                 try await fixture.database.securePayloads.find(id, app: StorageFixture.app)
             ).pushID
             #expect(try await fixture.database.pushes.find(pushID)?.confirmed == 3)
-            let keys = try await fixture.database.outbox.claim().map {
+            let keys = try await fixture.database.outbox.claim().records.map {
                 String(decoding: $0.record.key ?? [], as: UTF8.self)
             }
             #expect(keys.sorted() == ["identity:ann", "one", "two"])

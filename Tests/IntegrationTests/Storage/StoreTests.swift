@@ -165,17 +165,17 @@ struct StoreTests {
             // The same id again is the same push, and is not sent twice.
             #expect(try await database.pushes.accept(push, record: record).id == push.id)
             #expect(try await database.outbox.count() == 1)
-            let claimed = try await database.outbox.claim()
+            let claimed = try await database.outbox.claim().records
             #expect(claimed.map(\.record) == [record])
             // Another relay sees it again when the lease of the first has expired, or Kafka is
             // unavailable.
-            #expect(try await database.outbox.claim().isEmpty)
+            #expect(try await database.outbox.claim().records.isEmpty)
             try await database.outbox.finish(claimed.map { ($0, .unavailable) })
-            let second = try await database.outbox.claim()
+            let second = try await database.outbox.claim().records
             #expect(second.map(\.id) == claimed.map(\.id))
             // The first relay reports late: the claim is another's now, and stays.
             try await database.outbox.finish(claimed.map { ($0, .unavailable) })
-            #expect(try await database.outbox.claim().isEmpty)
+            #expect(try await database.outbox.claim().records.isEmpty)
             #expect(try await database.outbox.count() == 1)
             try await database.outbox.finish(second.map { ($0, .acknowledged) })
             #expect(try await database.outbox.count() == 0)
@@ -203,7 +203,7 @@ struct StoreTests {
                 )
                 _ = try await database.pushes.accept(push, record: record)
             }
-            let first = try await database.outbox.claim(limit: 1)
+            let first = try await database.outbox.claim(limit: 1).records
             #expect(first.map(\.record.value) == [Array("poison".utf8)])
             try await database.outbox.finish(first.map { ($0, .refused) })
             // It is measured by the row's own clock, as this machine may be slow.
@@ -215,7 +215,7 @@ struct StoreTests {
             )
             #expect(due == ["t"])
             #expect(refusals == ["1", "0"])
-            let next = try await database.outbox.claim(limit: 1)
+            let next = try await database.outbox.claim(limit: 1).records
             #expect(next.map(\.record.value) == [Array("good".utf8)])
             #expect(try await database.outbox.count() == 2)
         }

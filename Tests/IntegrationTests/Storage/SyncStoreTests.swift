@@ -44,6 +44,7 @@ struct SyncStoreTests {
                     syncCount: count,
                     device: device
                 ),
+                of: dataset.owner.app,
                 KafkaTopics()
             )
         }
