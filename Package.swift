@@ -461,8 +461,8 @@ let package = Package(
                 "Outbox", "Logins", "Storage", "InstallationStorage", "PushStorage",
                 "ConfigStorage",
                 "SyncStorage", "IngestStorage", "SecureStorage", "ConnectionStorage",
-                "StorageAdmin", "Explain", "PushEvents", "PushCore", "Postgres", "Kafka",
-                "ServiceKit", "Importing",
+                "StorageAdmin", "Explain", "Importing", "Connection", "HTTPServer", "PushEvents",
+                "PushCore", "Postgres", "Kafka", "ServiceKit",
                 "EventLoop", "JSON", "JSONSchema", "Cryptography", "Observability",
             ]
         ),

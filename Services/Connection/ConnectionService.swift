@@ -87,9 +87,7 @@ struct ConnectionService: HTTPServiceProgram {
                     beats.cancel()
                 },
                 own.part("arrivals") {
-                    await own.database.listen(to: .connections) { _ in
-                        own.loop.execute { hub.messagesArrived() }
-                    }
+                    await hub.listen(to: own.database)
                     await own.loop.untilCancelled()
                 },
             ]

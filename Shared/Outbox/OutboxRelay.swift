@@ -8,9 +8,9 @@ package import Storage
 /// Relays accepted pushes from the outbox to Kafka: claims, produces, deletes once acknowledged.
 ///
 /// Authority: only the relay empties the outbox. Several relays share the rows, each claimed for a
-/// time. Apps take turns, so that one with many records delays no other. A crash between the acknowledgement and the delete sends a record twice; the event's key
-/// deduplicates it. A record that the broker does not accept waits with growing delays, and others
-/// overtake it.
+/// time. Apps take turns, so that one with many records delays no other. A crash between the
+/// acknowledgement and the delete sends a record twice; the event's key deduplicates it. A record
+/// that the broker does not accept waits with growing delays, and others overtake it.
 ///
 /// Shutdown: the present round ends; undelivered records stay in the outbox.
 package actor OutboxRelay: ServicePart {

@@ -206,4 +206,41 @@ struct EventBatchTests {
         #expect(batch.unusable.map(\.reason.reason) == [.tooLarge, .tooLarge])
         #expect(self.batch([event("s", 9)]).appsInDoubt.isEmpty)
     }
+
+    /// Makes events of apps, each with a number of named devices.
+    private func events(_ named: [(app: String, devices: Int)]) throws -> [EventBatch.Usable] {
+        let batch = batch(
+            named.enumerated().map { number, event in
+                let names = (0..<event.devices).map { "\"u\($0)\"" }.joined(separator: ",")
+                return """
+                    {"id":"e\(number)","source":"s","app":"\(event.app)","identities":[\(names)],
+                    "data":{"alert":"x"}}
+                    """
+            }
+        )
+        try #require(batch.usable.count == named.count)
+        return batch.usable
+    }
+
+    @Test(
+        "Events that one portion holds stay in one transaction, if no other portion is before them"
+    )
+    func oneGroup() throws {
+        let items = try events([("shop", 3), ("news", 4), ("shop", 3)])
+        #expect(EventBatch.groups(items, mustWait: false, portion: 10) == [items])
+        #expect(EventBatch.groups([], mustWait: true, portion: 10).isEmpty)
+    }
+
+    @Test(
+        "Events that must wait, or are more than a portion, are divided by app",
+        arguments: [(true, 10), (false, 9)]
+    )
+    func groupsOfApps(mustWait: Bool, portion: Int) throws {
+        let items = try events([("shop", 3), ("news", 4), ("shop", 2), ("game", 1)])
+        let groups = EventBatch.groups(items, mustWait: mustWait, portion: portion)
+        // No event is lost or twice, and those of an app keep their order.
+        #expect(groups == [[items[0], items[2]], [items[1]], [items[3]]])
+        let ofOne = [items[0], items[2]]
+        #expect(EventBatch.groups(ofOne, mustWait: true, portion: 1) == [ofOne])
+    }
 }

@@ -21,6 +21,8 @@ final class DeviceHub: @unchecked Sendable {
     struct Limits: Sendable {
         var loginsPerSecond = 2000
         var loginTimeout = Duration.seconds(60)
+        /// How often messages are looked up without a notification.
+        var sweepEvery = Duration.seconds(2)
         /// The least length of an installation's id in our own dialects: it is a secret.
         static let leastIDLength = 16
         static let mostIDLength = 256
@@ -32,7 +34,6 @@ final class DeviceHub: @unchecked Sendable {
     /// The devices of one look-up of messages: with full windows these are 2 MB.
     private static let devicesOfLookUp = 32
     private static let blockedSweepSeconds = 30
-    private static let sweepEvery = Duration.seconds(2)
     private static let retryPause = Duration.milliseconds(500)
 
     let loop: EventLoop
@@ -291,12 +292,12 @@ final class DeviceHub: @unchecked Sendable {
                 guard var current = cursor else { continue }
                 let (arrived, isComplete) = try await store.arrived(&current)
                 notice(arrived)
-                if ContinuousClock.now >= sweptAt + Self.sweepEvery {
+                if ContinuousClock.now >= sweptAt + limits.sweepEvery {
                     notice(try await store.missed(&current))
                     sweptAt = .now
                 }
                 cursor = current
-                if isComplete { await arrivalWakeUp.wait(atMost: Self.sweepEvery) }
+                if isComplete { await arrivalWakeUp.wait(atMost: limits.sweepEvery) }
             } catch {
                 if Task.isCancelled { return }
                 log.info("arrivals cannot be read", [.error: .string("\(error)")])

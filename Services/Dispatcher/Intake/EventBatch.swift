@@ -124,6 +124,29 @@ struct EventBatch {
         unusable.append(Unusable(record: item.record, reason: reason))
     }
 
+    /// Divides events into groups, each of which takes its own turns: one for each app, so that an app with
+    /// many events delays no other's. Events that can be planned at once stay together, in one
+    /// transaction.
+    ///
+    /// - Parameters:
+    ///   - items: The events, also of several apps.
+    ///   - mustWait: Whether the next portion has to wait for others.
+    ///   - portion: The most named devices of a portion.
+    /// - Returns: Groups in the order of their first events, each in the order of the items.
+    static func groups(_ items: [Usable], mustWait: Bool, portion: Int) -> [[Usable]] {
+        guard !items.isEmpty else { return [] }
+        let devices = items.reduce(0) { $0 + $1.namedDevices }
+        guard mustWait || devices > portion else { return [items] }
+        var apps: [String] = []
+        var groups: [String: [Usable]] = [:]
+        for item in items {
+            let app = item.event.app
+            if groups[app] == nil { apps.append(app) }
+            groups[app, default: []].append(item)
+        }
+        return apps.compactMap { groups[$0] }
+    }
+
     /// Cuts items into portions with a total weight of at most `limit`. A heavier item is a portion
     /// by itself.
     static func portions<Item>(

@@ -184,11 +184,7 @@ actor EventIntake {
     private func planAll(
         _ items: [EventBatch.Usable]
     ) async -> [(EventBatch.Usable, DeadLetterReason)]? {
-        guard !items.isEmpty else { return [] }
-        let devices = items.reduce(0) { $0 + $1.namedDevices }
-        // What is planned at once anyway stays in one transaction.
-        guard gate.isFull || devices > engine.portion else { return await planInTurn(items) }
-        let groups = Dictionary(grouping: items, by: \.event.app).values
+        let groups = EventBatch.groups(items, mustWait: gate.isFull, portion: engine.portion)
         guard groups.count > 1 else { return await planInTurn(items) }
         return await withTaskGroup { tasks in
             for group in groups { tasks.addTask { await self.planInTurn(group) } }
