@@ -58,7 +58,7 @@ struct CSVRecordTests {
         )
         #expect(named.fields == ["installationId", "registrationId", nil])
         let wrong: [([String], [String: String], String)] = [
-            (["token", "x y"], [:], "--map \"x y\"=field"),
+            (["token", "x y"], [:], "--map \"x y=field"),
             (["token", "a"], ["b": "c"], "--map names \"b\""),
             (["city"], [:], "no column has a device's address"),
             (["token", "user", "identity"], [:], "two columns fill the field identity"),

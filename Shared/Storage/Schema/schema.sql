@@ -368,6 +368,50 @@ CREATE TABLE identity_secrets (
     PRIMARY KEY (app, identity),
     FOREIGN KEY (app) REFERENCES apps(id) ON DELETE CASCADE
 );
+CREATE TABLE import_reasons (
+    import bigint NOT NULL,
+    reason text COLLATE "C" NOT NULL,
+    lines bigint NOT NULL DEFAULT 0,
+    examples bigint[] NOT NULL DEFAULT '{}'::bigint[],
+    PRIMARY KEY (import, reason),
+    FOREIGN KEY (import) REFERENCES imports(id) ON DELETE CASCADE
+);
+CREATE TABLE import_rejections (
+    import bigint NOT NULL,
+    line bigint NOT NULL,
+    reason text COLLATE "C" NOT NULL,
+    PRIMARY KEY (import, line),
+    FOREIGN KEY (import) REFERENCES imports(id) ON DELETE CASCADE
+);
+CREATE TABLE imports (
+    id bigint NOT NULL GENERATED AS IDENTITY,
+    app text COLLATE "C" NOT NULL,
+    format text NOT NULL,
+    file_name text NOT NULL,
+    file_bytes bigint,
+    fingerprint bytea,
+    options jsonb NOT NULL DEFAULT '{}'::jsonb,
+    state text NOT NULL,
+    failure text,
+    runner uuid,
+    "position" bigint NOT NULL DEFAULT 0,
+    line bigint NOT NULL DEFAULT 1,
+    consumed bigint NOT NULL DEFAULT 0,
+    records bigint NOT NULL DEFAULT 0,
+    imported bigint NOT NULL DEFAULT 0,
+    updated bigint NOT NULL DEFAULT 0,
+    skipped bigint NOT NULL DEFAULT 0,
+    rejected bigint NOT NULL DEFAULT 0,
+    author text NOT NULL DEFAULT ''::text,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    finished_at timestamp with time zone,
+    PRIMARY KEY (id),
+    FOREIGN KEY (app) REFERENCES apps(id) ON DELETE CASCADE,
+    CHECK ((state = ANY (ARRAY['running'::text, 'paused'::text, 'finished'::text, 'failed'::text, 'stopped'::text])))
+);
+CREATE INDEX imports_app ON public.imports USING btree (app, id);
+CREATE INDEX imports_updated_at ON public.imports USING btree (updated_at);
 CREATE TABLE ingest_keys (
     stream integer NOT NULL,
     id bytea NOT NULL,
