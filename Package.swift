@@ -166,7 +166,7 @@ let package = Package(
                 "Cryptography", "XML", "JSON", "Observability",
             ]
         ),
-        storage("ConfigStorage"),
+        storage("ConfigStorage", ["PushEvents"]),
         storage("SyncStorage"),
         storage("IngestStorage"),
         storage("SecureStorage", ["PushStorage"]),
@@ -233,7 +233,9 @@ let package = Package(
         library(
             "Console",
             [
-                "Gateway", "Apps", "Outbox", "Storage", "InstallationStorage", "PushStorage", "Explain",
+                "Gateway", "Apps", "Outbox", "RemoteConfig", "PushEvents", "Storage",
+                "InstallationStorage", "PushStorage", "ConfigStorage", "SyncStorage",
+                "SecureStorage", "IngestStorage", "ConnectionStorage", "Explain",
                 "PushCore", "HTTPServer", "EventLoop", "Cryptography", "JSON", "Observability",
             ],
             // They are in the code, not in a bundle: a container has only the executable.
@@ -405,6 +407,7 @@ let package = Package(
                 "EventLoop", "Observability", "JSON",
             ]
         ),
+        tests("ConsoleTests", ["Console", "JSON"]),
         tests(
             "RegistrationTests",
             [

@@ -84,7 +84,7 @@ extension Command {
                     user: CommandContext.configUser(of: app)
                 ),
                 expecting: expected,
-                record: record(app, namespace, topics)
+                record: ConfigStore.records(of: app, namespace.rawValue, topics)
             )
         } catch let mismatch as ConfigVersionMismatch {
             throw CommandFailure(
@@ -115,7 +115,7 @@ extension Command {
                 namespace.rawValue,
                 to: version,
                 by: CommandContext.configUser(of: app),
-                record: record(app, namespace, try context.topics())
+                record: ConfigStore.records(of: app, namespace.rawValue, try context.topics())
             )
         } catch let error as ConfigRollbackError {
             switch error {
@@ -175,17 +175,14 @@ extension Command {
         return text
     }
 
-    /// The same limit as for templates that are published over HTTP.
-    private static let maximumTemplateBytes = 8 << 20
-
     private static func templateJSON(_ path: String) throws -> JSONValue {
         let bytes = readFile(
             path == "-" ? "/dev/stdin" : path,
-            maximumBytes: maximumTemplateBytes
+            maximumBytes: ConfigTemplate.maximumBytes
         )
         guard let bytes else {
             throw ArgumentsError(
-                "<file> cannot be read, or is larger than \(maximumTemplateBytes) bytes: \(path)"
+                "<file> cannot be read, or is larger than \(ConfigTemplate.maximumBytes) bytes: \(path)"
             )
         }
         return try content("the template is not JSON: ") { try JSONValue.parse(bytes) }
@@ -217,22 +214,6 @@ extension Command {
             )
         }
         return .version(version ?? 0)
-    }
-
-    private static func record(
-        _ app: String,
-        _ namespace: ConfigNamespace,
-        _ topics: KafkaTopics
-    ) -> @Sendable (Int, ConfigUpdateType) -> OutgoingRecord {
-        { version, type in
-            ConfigPublishedRecord(
-                project: app,
-                namespace: namespace.rawValue,
-                version: version,
-                updateType: type.rawValue
-            )
-            .record(topics)
-        }
     }
 
     private static func tell(

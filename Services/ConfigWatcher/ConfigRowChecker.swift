@@ -99,7 +99,7 @@ actor ConfigRowChecker: ServicePart {
         }
         do {
             let template = try await loop.blocking {
-                try FirebaseSurface.template(Array(text.utf8), namespace).object
+                try ConfigTemplate(bytes: Array(text.utf8), namespace: namespace).object
             }
             return .holds(as: template)
         } catch let error as ConfigTemplateError {

@@ -32,8 +32,6 @@ struct FirebaseSurface: Surface {
     let stopped: StoppedConditions
 
     static let project = "/v1/projects/:project"
-    /// The limit of a template, also decompressed.
-    static let maximumTemplateBytes = 8 << 20
     /// The limit of a fetch, also decompressed.
     static let maximumFetchBytes = 256 << 10
 

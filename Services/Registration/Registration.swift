@@ -29,17 +29,18 @@ struct Registration: HTTPServiceProgram {
         let sessions = SyncSessionCounts(service.database, on: runtime.mainLoop, log: runtime.log)
         return HTTPServiceContents(
             openAPI: NativeSurface.openAPI,
-            loops: service.loops.map { LoopContents(surfaces(on: $0.database, sessions, service)) },
+            loops: service.loops.map { LoopContents(surfaces(of: $0, sessions, service)) },
             jobs: [sessions] + (try service.outbox().parts)
         )
     }
 
     /// Creates the surfaces of one loop, over that loop's database.
     private static func surfaces(
-        on database: PushDatabase,
+        of own: ServiceLoop,
         _ sessions: SyncSessionCounts,
         _ service: HTTPService<Registration>
     ) -> [any Surface] {
+        let database = own.database
         let (runtime, common) = (service.runtime, service.configuration.common)
         let saved = runtime.metrics.counter(.installationsSaved)
         let objects = ObjectOperations(database: database, saved: saved)
@@ -57,7 +58,7 @@ struct Registration: HTTPServiceProgram {
             ),
             ConnectionRouter(nodes: service.configuration.own.connectionURLs),
             NativeSurface(database: database),
-            ConsoleSurface(database, keys: common.keys, acceptance: acceptance),
+            ConsoleSurface(database, keys: common.keys, acceptance: acceptance, on: own.loop),
         ]
     }
 }

@@ -18,6 +18,28 @@ package struct ConfigFetchRecord: Sendable, Equatable {
 package struct ConfigFetchStore: Sendable {
     let database: Database
 
+    /// Counts the installations of an app whose fetches are known. It reads a row of each.
+    ///
+    /// - Parameters:
+    ///   - app: The app's id.
+    ///   - version: The current version.
+    /// - Returns: How many have fetched this version or a later one, and how many only an older one.
+    /// - Throws: `StorageError`; `isStatementTimeout` if it takes too long.
+    package func counts(
+        of app: String,
+        _ version: Int
+    ) async throws -> (current: Int, stale: Int) {
+        let row = try await database.execute(
+            """
+            SELECT count(*) FILTER (WHERE version >= $2) AS current,
+                count(*) FILTER (WHERE version < $2) AS stale
+            FROM config_fetched WHERE app = $1
+            """,
+            [.text(app), .integer(version)]
+        ).first
+        return (try row?.integer("current") ?? 0, try row?.integer("stale") ?? 0)
+    }
+
     /// Records fetched versions by the `installationId` of installations. Ids without an installation are ignored.
     package func note(_ notes: [ConfigFetchRecord]) async throws {
         guard !notes.isEmpty else { return }

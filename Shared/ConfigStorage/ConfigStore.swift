@@ -55,6 +55,19 @@ package struct ConfigStore: Sendable {
         ).first.map { try StoredConfigVersion($0, withTemplate: true) }
     }
 
+    /// Returns the current versions of an app's namespaces, by namespace, without their templates.
+    package func current(of app: String) async throws -> [StoredConfigVersion] {
+        try await database.execute(
+            """
+            SELECT \(StoredConfigVersion.columns) FROM config_versions
+            WHERE app = $1 AND (namespace, version) IN (
+                SELECT h.namespace, h.current_version FROM config_heads h WHERE h.app = $1)
+            ORDER BY namespace
+            """,
+            [.text(app)]
+        ).rows.map { try StoredConfigVersion($0, withTemplate: false) }
+    }
+
     /// Returns versions without their templates, newest first. Their times are compared as they are
     /// shown, in milliseconds.
     package func versions(
@@ -160,17 +173,23 @@ package struct ConfigStore: Sendable {
     ///   - namespace: `firebase` or `firebase-server`.
     ///   - version: The older version.
     ///   - user: The requester.
+    ///   - expected: The version that the requester considers current.
     ///   - record: Makes the announcement from its number and kind.
     /// - Returns: The stored version.
-    /// - Throws: `ConfigRollbackError`, `ConfigVersionsExhausted`; `StorageError`, retryable while another publishes.
+    /// - Throws: `ConfigVersionMismatch`, `ConfigRollbackError`, `ConfigVersionsExhausted`; `StorageError`,
+    ///   retryable while another publishes.
     package func rollBack(
         _ app: String,
         _ namespace: String,
         to version: Int,
         by user: ConfigUser,
+        expecting expected: ExpectedConfigVersion = .any,
         record: @escaping @Sendable (Int, ConfigUpdateType) -> OutgoingRecord
     ) async throws -> StoredConfigVersion {
         try await changing(app, namespace) { head, transaction in
+            if case .version(let known) = expected, known != head.currentVersion {
+                throw ConfigVersionMismatch(expected: known, found: head.currentVersion)
+            }
             guard version < head.currentVersion else {
                 guard head.currentVersion > 0 else { throw ConfigRollbackError.notFound }
                 throw ConfigRollbackError.notOlder(current: head.currentVersion)

@@ -225,17 +225,27 @@ package struct ConnectionStore: Sendable {
     // MARK: Reports
 
     /// Returns where the messages of an app went; all are 0 for an app that never had messages.
-    package func counts(of app: String) async throws -> ConnectionCounts {
+    ///
+    /// - Parameters:
+    ///   - app: The app's id.
+    ///   - maximumWaiting: No more waiting messages than this are counted; `nil`: all.
+    /// - Returns: The counts.
+    /// - Throws: `StorageError`.
+    package func counts(
+        of app: String,
+        maximumWaiting: Int? = nil
+    ) async throws -> ConnectionCounts {
         let rows = try await database.execute(
             """
             SELECT coalesce(sum(kept), 0)::bigint AS kept,
                 coalesce(sum(received), 0)::bigint AS received,
                 coalesce(sum(displaced), 0)::bigint AS displaced,
                 coalesce(sum(expired), 0)::bigint AS expired,
-                (SELECT count(*) FROM connection_messages WHERE app = $1) AS waiting
+                (SELECT count(*) FROM (SELECT FROM connection_messages WHERE app = $1 LIMIT $2) m)
+                    AS waiting
             FROM connection_counts WHERE app = $1
             """,
-            [.text(app)]
+            [.text(app), .optional(integer: maximumWaiting)]
         )
         var counts = ConnectionCounts()
         guard let row = rows.first else { return counts }

@@ -10,6 +10,7 @@
 
 import Apps
 package import Cryptography
+package import EventLoop
 package import Gateway
 package import HTTPServer
 package import Outbox
@@ -21,10 +22,18 @@ package struct ConsoleSurface: Surface {
     let database: PushDatabase
     let sessions: Sessions
     let acceptance: PushAcceptance
+    /// The threads on which templates are parsed.
+    let pool: FairPool
     let files = StaticFiles()
 
-    package init(_ database: PushDatabase, keys: KeyRing, acceptance: PushAcceptance) {
+    package init(
+        _ database: PushDatabase,
+        keys: KeyRing,
+        acceptance: PushAcceptance,
+        on loop: EventLoop
+    ) {
         self.database = database
+        pool = FairPool(on: loop)
         sessions = Sessions(keys)
         self.acceptance = acceptance
     }
@@ -32,8 +41,12 @@ package struct ConsoleSurface: Surface {
     package func owns(_ request: HTTPServerRequest) -> Bool { request.isBelow("/console") }
 
     package var routes: [SurfaceRoute] {
-        signInRoutes + lookRoutes + overviewRoutes + pushRoutes + sendRoutes + deviceRoutes
-            + explainRoutes + operationRoutes
+        let services = [
+            configRoutes, configEditRoutes, configRollbackRoutes, syncRoutes, secureRoutes,
+            ingestRoutes, connectionRoutes,
+        ]
+        return signInRoutes + lookRoutes + overviewRoutes + pushRoutes + sendRoutes + deviceRoutes
+            + explainRoutes + services.flatMap(\.self) + operationRoutes
     }
 
     private var lookRoutes: [SurfaceRoute] {
@@ -75,13 +88,14 @@ package struct ConsoleSurface: Surface {
         _ method: HTTPMethod,
         _ pattern: String,
         for role: Role,
+        maximumBodyBytes: Int = Form.maximumBytes,
         _ handler: @escaping @Sendable (Visit) async throws -> PageAnswer
     ) -> SurfaceRoute {
         SurfaceRoute(
             method,
             "/console/:app" + pattern,
             appName: "app",
-            maximumBodyBytes: Form.maximumBytes,
+            maximumBodyBytes: maximumBodyBytes,
             handler: .unauthenticated { request, context in
                 let visit = try await visit(request, context, needs: role)
                 return try response(to: visit, try await handler(visit))

@@ -12,7 +12,7 @@ package import Storage
 /// The caller must check authorization first.
 package struct PushAcceptance: Sendable {
     let database: PushDatabase
-    let topics: KafkaTopics
+    package let topics: KafkaTopics
 
     /// The limit of a record: accepted pushes must reach Kafka, whose brokers take a little over
     /// 1,000,000 bytes a record by default.

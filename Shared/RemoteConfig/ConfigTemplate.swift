@@ -19,6 +19,11 @@ package enum ConfigNamespace: String, Sendable, CaseIterable {
 /// A template that obeys all rules of its namespace, in normal form: with `valueType`, without
 /// `version`.
 package struct ConfigTemplate: Sendable, Equatable {
+    /// The limit of its JSON text, also decompressed.
+    package static let maximumBytes = 8 << 20
+    /// The limit of values, as a small text can contain millions of arrays.
+    private static let maximumValues = 500_000
+    private static let maximumDepth = 64
     package static let maximumParameters = 3000
     package static let maximumConditions = 2000
     /// A number of Unicode scalars, like all lengths.
@@ -72,6 +77,18 @@ package struct ConfigTemplate: Sendable, Equatable {
         conditions = reader.conditions
         parameters = reader.parameters
         patternBytes = reader.patternBytes
+    }
+
+    /// Parses and validates the text of a template to publish.
+    ///
+    /// - Throws: `JSONError`, `ConfigTemplateError`.
+    package init(bytes: [UInt8], namespace: ConfigNamespace) throws {
+        try self.init(try Self.json(bytes), namespace: namespace)
+    }
+
+    /// Parses the JSON of a publisher, within the limits of templates.
+    package static func json(_ bytes: [UInt8]) throws(JSONError) -> JSONValue {
+        try JSONValue.parse(bytes, maximumDepth: maximumDepth, maximumValues: maximumValues)
     }
 
     /// The parameters that have a default `value`, those of groups last.

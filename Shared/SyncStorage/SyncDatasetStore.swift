@@ -128,6 +128,36 @@ package struct SyncDatasetStore: Sendable {
         return (try rows.prefix(limit).map(Self.dataset), rows.count > limit)
     }
 
+    /// Returns a pool's datasets, by identity and name.
+    ///
+    /// - Parameters:
+    ///   - pool: The pool.
+    ///   - app: The app.
+    ///   - after: The identity and name of the previous page's last dataset; nil: the first page.
+    ///   - limit: The maximum.
+    /// - Returns: At most `limit`, and whether there are more; empty if the pool is not linked to the app.
+    /// - Throws: `StorageError`.
+    package func list(
+        pool: String,
+        app: String,
+        after: (identity: String, name: String)?,
+        limit: Int
+    ) async throws -> (datasets: [SyncDataset], hasMore: Bool) {
+        let rows = try await database.execute(
+            """
+            SELECT \(Self.columns) FROM sync_datasets d
+            WHERE d.pool = (SELECT p.id FROM \(Self.pool)) AND d.is_there
+                AND (d.identity, d.name) > ($3, $4)
+            ORDER BY d.identity, d.name LIMIT $5
+            """,
+            [
+                .text(pool), .text(app), .text(after?.identity ?? ""), .text(after?.name ?? ""),
+                .integer(limit + 1),
+            ]
+        ).rows
+        return (try rows.prefix(limit).map(Self.dataset), rows.count > limit)
+    }
+
     /// - Throws: `SyncRefusal.unknownPool`, `.unknownDataset`; `StorageError`.
     package func find(_ dataset: SyncDatasetName) async throws -> SyncDataset {
         let row = try await database.execute(

@@ -12,6 +12,17 @@ package struct SyncPool: Sendable, Equatable {
     package var streams: JSONObject?
 }
 
+/// A pool as lists show it, without sums over its datasets.
+package struct SyncPoolEntry: Sendable, Equatable {
+    package var name: String
+    /// Whether devices are notified of changes.
+    package var isPushing: Bool
+    /// The number of issued session tokens.
+    package var sessions: Int
+    package var createdAt: Instant
+    package var modifiedAt: Instant
+}
+
 /// The storage used by all identities of a pool.
 package struct SyncPoolUsage: Sendable, Equatable {
     package var name: String
@@ -91,6 +102,47 @@ package struct SyncPoolStore: Sendable {
             app: try row.text("app"),
             pushSync: try row.jsonOrNil("push_sync")?.object,
             streams: try row.jsonOrNil("streams")?.object
+        )
+    }
+
+    /// Returns the pools of an app, by name, at the cost of one look-up each.
+    ///
+    /// - Returns: At most `limit`, and whether there are more.
+    package func list(
+        app: String,
+        after name: String?,
+        limit: Int
+    ) async throws -> (pools: [SyncPoolEntry], hasMore: Bool) {
+        let rows = try await database.execute(
+            """
+            SELECT \(Self.entryColumns) FROM sync_pools p
+            WHERE p.app = $1 AND p.is_linked AND p.name > $2 ORDER BY p.name LIMIT $3
+            """,
+            [.text(app), .text(name ?? ""), .integer(limit + 1)]
+        ).rows
+        return (try rows.prefix(limit).map(Self.entry), rows.count > limit)
+    }
+
+    /// - Throws: `SyncRefusal.unknownPool`; `StorageError`.
+    package func entry(_ name: String, app: String) async throws -> SyncPoolEntry {
+        let row = try await database.execute(
+            "SELECT \(Self.entryColumns) FROM sync_pools p WHERE \(Self.ofCaller)",
+            [.text(name), .text(app)]
+        ).first
+        guard let row else { throw SyncRefusal.unknownPool }
+        return try Self.entry(row)
+    }
+
+    private static let entryColumns =
+        "p.name, p.is_pushing, p.sessions, p.created_at, p.modified_at"
+
+    private static func entry(_ row: PostgresRow) throws -> SyncPoolEntry {
+        SyncPoolEntry(
+            name: try row.text("name"),
+            isPushing: try row.boolean("is_pushing"),
+            sessions: try row.integer("sessions"),
+            createdAt: try row.instant("created_at"),
+            modifiedAt: try row.instant("modified_at")
         )
     }
 

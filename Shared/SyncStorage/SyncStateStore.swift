@@ -44,8 +44,21 @@ package struct SyncState: Sendable, Equatable {
 package struct SyncStateStore: Sendable {
     let database: Database
 
+    /// Returns the state of an identity.
+    ///
+    /// - Parameters:
+    ///   - pool: The pool, of whatever app.
+    ///   - identity: The identity.
+    ///   - maximumDevices: The most devices, by id.
+    ///   - maximumSubscriptions: The most subscriptions, by dataset and device.
     /// - Returns: `nil` if the pool does not exist.
-    package func find(pool: String, identity: String) async throws -> SyncState? {
+    /// - Throws: `StorageError`.
+    package func find(
+        pool: String,
+        identity: String,
+        maximumDevices: Int = 1000,
+        maximumSubscriptions: Int = 20_000
+    ) async throws -> SyncState? {
         let own: [PostgresValue] = [.text(pool), .text(identity)]
         let results = try await database.transaction(of: [
             ("SELECT id, is_linked, is_pushing FROM sync_pools WHERE name = $1", [.text(pool)]),
@@ -56,7 +69,8 @@ package struct SyncStateStore: Sendable {
                 WHERE p.name = $1 AND d.identity = $2 AND d.is_there ORDER BY d.name
                 """, own
             ),
-            (Self.devicesSQL, own), (Self.subscriptionsSQL, own),
+            (Self.devicesSQL, own + [.integer(maximumDevices)]),
+            (Self.subscriptionsSQL, own + [.integer(maximumSubscriptions)]),
             (
                 """
                 SELECT d.name, w.sync_count, w.changes, w.due_at FROM sync_windows w
@@ -90,14 +104,14 @@ package struct SyncStateStore: Sendable {
             i.valid AND i.provider IS NOT NULL AS is_reached
         FROM sync_devices v JOIN sync_pools p ON p.id = v.pool
         JOIN installations i ON i.app = v.app AND i.object_id = v.installation
-        WHERE p.name = $1 AND v.identity = $2 ORDER BY v.device_id LIMIT 1000
+        WHERE p.name = $1 AND v.identity = $2 ORDER BY v.device_id LIMIT $3
         """
 
     private static let subscriptionsSQL = """
         SELECT d.name, v.device_id, s.told, s.told_at FROM sync_datasets d
         JOIN sync_pools p ON p.id = d.pool JOIN sync_subscriptions s ON s.dataset = d.id
         JOIN sync_devices v ON v.id = s.device
-        WHERE p.name = $1 AND d.identity = $2 ORDER BY d.name, v.device_id LIMIT 20000
+        WHERE p.name = $1 AND d.identity = $2 ORDER BY d.name, v.device_id LIMIT $3
         """
 
     private static func device(_ row: PostgresRow) throws -> SyncState.Device {

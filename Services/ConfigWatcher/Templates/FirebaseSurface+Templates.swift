@@ -98,7 +98,7 @@ extension FirebaseSurface {
             method,
             path,
             appName: "project",
-            maximumBodyBytes: Self.maximumTemplateBytes,
+            maximumBodyBytes: ConfigTemplate.maximumBytes,
             handler: .unauthenticated { request, context in
                 let (caller, publisher) = try await publisher(request, context)
                 if case .token(_, isReadOnly: true) = publisher, right == .writing {
@@ -259,7 +259,7 @@ extension FirebaseSurface {
         let isValidation = try Self.isValidation(call.query)
         let (body, namespace) = (request.body, call.namespace)
         let template = try await pool.run(of: call.app) {
-            try Self.template(body, namespace)
+            try ConfigTemplate(bytes: body, namespace: namespace)
         }
         guard let expected = Self.expected(request, call) else {
             let head = try await database.config.head(call.app, call.namespace.rawValue)
@@ -278,7 +278,7 @@ extension FirebaseSurface {
             user: call.user
         )
         let stored = try await turns.take(of: call.app, for: request.caller) {
-            try await database.config.publish(new, expecting: expected, record: record(of: call))
+            try await database.config.publish(new, expecting: expected, record: records(of: call))
         }
         return published(stored, call)
     }
@@ -315,7 +315,7 @@ extension FirebaseSurface {
                 call.namespace.rawValue,
                 to: target,
                 by: call.user,
-                record: record(of: call)
+                record: records(of: call)
             )
         }
         return published(stored, call)
@@ -330,18 +330,10 @@ extension FirebaseSurface {
         return TemplateAnswer.response(stored, call.namespace)
     }
 
-    private func record(
+    private func records(
         of call: PublisherCall
     ) -> @Sendable (Int, ConfigUpdateType) -> OutgoingRecord {
-        let (app, namespace, topics) = (call.app, call.namespace.rawValue, topics)
-        return { version, type in
-            ConfigPublishedRecord(
-                project: app,
-                namespace: namespace,
-                version: version,
-                updateType: type.rawValue
-            ).record(topics)
-        }
+        ConfigStore.records(of: call.app, call.namespace.rawValue, topics)
     }
 
     // MARK: Parameters
@@ -371,22 +363,6 @@ extension FirebaseSurface {
         return TemplateAnswer.version(ofETag: tag, call.app, call.namespace).map { .version($0) }
     }
 
-    /// The limit of values, as a small body can contain millions of arrays.
-    private static let maximumValues = 500_000
-    private static let maximumDepth = 64
-
-    /// - Throws: `JSONError`, `ConfigTemplateError`.
-    static func template(
-        _ body: [UInt8],
-        _ namespace: ConfigNamespace
-    ) throws -> ConfigTemplate {
-        try ConfigTemplate(try json(body), namespace: namespace)
-    }
-
-    private static func json(_ body: [UInt8]) throws(JSONError) -> JSONValue {
-        try JSONValue.parse(body, maximumDepth: maximumDepth, maximumValues: maximumValues)
-    }
-
     /// Returns the version to roll back to. Firebase's command sends it in the query, without a
     /// body; the SDKs send it in the body. It is a number or a string, and `null` counts as absent.
     static func rollbackTarget(
@@ -395,7 +371,7 @@ extension FirebaseSurface {
     ) throws -> Int {
         var given: JSONValue = query["versionNumber"].map { .string($0) } ?? .null
         if !request.body.isEmpty {
-            let body = try json(request.body)
+            let body = try ConfigTemplate.json(request.body)
             guard let members = body.object else {
                 throw FirebaseError.invalid("the body must be an object, not a \(body.kind)")
             }

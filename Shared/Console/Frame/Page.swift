@@ -23,7 +23,9 @@ struct Page: Sendable {
 
 /// An entry of the menu.
 enum Section: CaseIterable, Sendable {
-    case overview, send, pushes, devices, credentials, audit, settings
+    case overview, send, pushes, devices
+    case config, sync, secure, ingest, connections
+    case credentials, audit, settings
 
     func title(_ t: Words) -> String {
         switch self {
@@ -31,6 +33,11 @@ enum Section: CaseIterable, Sendable {
         case .send: t("Send a push")
         case .pushes: t("Pushes")
         case .devices: t("Devices")
+        case .config: t("Remote config")
+        case .sync: t("Push sync")
+        case .secure: t("Secure payloads")
+        case .ingest: t("Ingest")
+        case .connections: t("Connections")
         case .credentials: t("Credentials")
         case .audit: t("Audit")
         case .settings: t("Settings")
@@ -44,6 +51,11 @@ enum Section: CaseIterable, Sendable {
         case .send: "send"
         case .pushes: "pushes"
         case .devices: "devices"
+        case .config: "config"
+        case .sync: "sync"
+        case .secure: "secure"
+        case .ingest: "ingest"
+        case .connections: "connections"
         case .credentials: "credentials"
         case .audit: "audit"
         case .settings: "settings"
@@ -55,6 +67,7 @@ enum Section: CaseIterable, Sendable {
 
     static let groups: [(title: StaticString?, sections: [Section])] = [
         (nil, [.overview, .send, .pushes, .devices]),
+        ("Services", [.config, .sync, .secure, .ingest, .connections]),
         ("Operations", [.credentials, .audit, .settings]),
     ]
 }
@@ -85,6 +98,7 @@ struct HTTPFile: Sendable {
 /// A message on the page after an act. A cookie has its name, never its text.
 enum Flash: String, Sendable, CaseIterable {
     case signedOut, sending, scheduled, dryRun, cancelled, muted, deleted, saved, alreadySent
+    case published, rolledBack, contentDeleted
 
     func text(_ t: Words) -> String {
         switch self {
@@ -96,6 +110,9 @@ enum Flash: String, Sendable, CaseIterable {
         case .muted: t("The device is muted.")
         case .deleted: t("It is deleted.")
         case .saved: t("It is saved.")
+        case .published: t("The template is published.")
+        case .rolledBack: t("The old template is published as a new version.")
+        case .contentDeleted: t("The content is deleted.")
         case .alreadySent: t("This draft was already sent. This is its push.")
         }
     }

@@ -115,13 +115,28 @@ enum Part {
         """
     }
 
-    /// A link to the next page of a list.
+    /// A link to the next page of a list by time.
     static func pager(older: Address?, newest: Address?, _ t: Words) -> HTML {
-        let first = newest.map { address -> HTML in
-            "<a class=\"btn\" href=\"\(address)\">\(t("Newest"))</a>"
+        pages(next: older, t("Older"), first: newest, t("Newest"), t)
+    }
+
+    /// A link to the next page of a list by name.
+    static func pages(next: Address?, first: Address?, _ t: Words) -> HTML {
+        pages(next: next, t("Next"), first: first, t("First"), t)
+    }
+
+    private static func pages(
+        next: Address?,
+        _ nextTitle: String,
+        first: Address?,
+        _ firstTitle: String,
+        _ t: Words
+    ) -> HTML {
+        let first = first.map { address -> HTML in
+            "<a class=\"btn\" href=\"\(address)\">\(firstTitle)</a>"
         }
-        let next = older.map { address -> HTML in
-            "<a class=\"btn\" href=\"\(address)\" rel=\"next\">\(t("Older"))</a>"
+        let next = next.map { address -> HTML in
+            "<a class=\"btn\" href=\"\(address)\" rel=\"next\">\(nextTitle)</a>"
         }
         if first == nil, next == nil { return .empty }
         return "<nav class=\"pager\" aria-label=\"\(t("Pages"))\">\(first)\(next)</nav>"

@@ -1,6 +1,8 @@
 // The console in Chromium: every page in both themes and three languages, and pushes sent from it.
 
-import { check, Devices, environment, main, token, until, vendor } from "./support.mjs";
+import {
+  check, Devices, environment, main, token, unique, until, vendor,
+} from "./support.mjs";
 
 const { chromium } = vendor("playwright-core");
 const axe = vendor("axe-core").source;
@@ -73,8 +75,30 @@ async function pagesOf(page, device, push) {
     `/pushes/${push}`, "/devices", "/devices?by=channel&q=news", `/devices/${device}`,
     `/devices/${device}/delete`, "/explain", `/explain?installation=${device}`,
     `/explain?push=${push}&installation=${device}`, "/credentials", "/credentials?count=devices", "/audit",
-    "/settings",
+    "/settings", ...await servicePages(page),
   ];
+}
+
+/// The first address on a page below the app's that matches, without the app's own.
+async function link(page, path, pattern) {
+  await page.goto(`${console_}/${app}${path}`);
+  const links = await page.$$eval("main a", (all) => all.map((one) => new URL(one.href).pathname));
+  const prefix = `/console/${app}`;
+  return links.map((one) => one.slice(prefix.length)).find((one) => pattern.test(one));
+}
+
+/// The pages of the services, with those of one version, pool, identity and payload that are stored.
+async function servicePages(page) {
+  const version = await link(page, "/config/firebase/versions?before=3", /versions\/\d+$/);
+  const pool = await link(page, "/sync", /sync\/./);
+  const identity = pool && await link(page, pool, /sync\/.+\/./);
+  const payload = await link(page, "/secure", /secure\/.+\/delete$/);
+  return [
+    "/config", "/config/firebase", "/config/firebase?q=none", "/config/firebase?count=devices", "/config/firebase/edit",
+    "/config/firebase/versions", "/config/firebase-server", "/config/firebase-server/edit",
+    version, version && version + "/rollback", "/sync", pool, identity, "/secure",
+    "/secure?by=identity&q=nobody", payload, "/ingest", "/ingest/PushOpened", "/connections",
+  ].filter(Boolean);
 }
 
 async function sent(page, text) {
@@ -205,4 +229,119 @@ async function withoutScript() {
   await browser.close();
 }
 
-await main({ "every page": everyPage, keyboard, "without the script": withoutScript });
+/// A parameter's value as a client fetches it.
+async function fetched(name) {
+  const response = await fetch(
+    `${environment.CONFIG_URL}/v1/projects/${app}/namespaces/firebase:fetch?key=${environment.APP_KEY}`,
+    {
+      method: "POST", headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ app_instance_id: unique("console"), app_id: "1:1:web:1" }),
+    });
+  check("a client fetches", response.status, 200);
+  return (await response.json()).entries?.[name];
+}
+
+/// Edits the template: a new parameter with this value, up to the review.
+async function edited(page, name, value) {
+  await page.goto(`${console_}/${app}/config/firebase/edit`);
+  const template = JSON.parse(await page.inputValue("#template"));
+  template.parameters[name] = { defaultValue: { value } };
+  await page.fill("#template", JSON.stringify(template));
+  await page.click("button[value=review]");
+}
+
+const publish = "form[action$='/publish'] button:not([value])";
+
+/// A template is published and rolled back, and of two people who publish at once the second is told.
+async function config() {
+  const { browser, context, page, faults } = await open();
+  await signIn(page);
+  await page.goto(`${console_}/${app}/config/firebase/edit`);
+  const base = Number(await page.inputValue("input[name=base]"));
+  await page.fill("#template", `{"parameters": {"a": {"defaultValue": {"value": 1}}}}`);
+  await page.click("button[value=review]");
+  check("an invalid template is refused",
+    (await page.textContent("#template-error")).includes("parameter a"));
+  check("what was typed stays", (await page.inputValue("#template")).includes('"a"'));
+
+  const name = unique("console_");
+  await edited(page, name, "first");
+  check("the difference", (await page.textContent("main")).includes("1 added, 0 removed, 0 changed"));
+  check("its parameter", (await page.textContent("tbody")).includes(name));
+  await page.click("button[value=edit]");
+  check("back in the editor", (await page.inputValue("#template")).includes(name));
+  await page.click("button[value=review]");
+  await page.click(publish);
+  check("it says so", await page.textContent("#flash"), "The template is published.");
+  await until("clients get it", async () => await fetched(name) === "first" || undefined);
+
+  // Two people edit the same version.
+  const other = await context.newPage();
+  await edited(page, unique("mine_"), "1");
+  await edited(other, unique("theirs_"), "1");
+  const rollback = await context.newPage();
+  await rollback.goto(`${console_}/${app}/config/firebase/versions/${base}/rollback`);
+  await other.click(publish);
+  await page.click(publish);
+  check("the second is refused", await page.textContent("h1"), "Changed meanwhile");
+  const between = await page.textContent("main");
+  check("who published", between.includes("master-key"));
+  check("what they published", between.includes("theirs_"));
+  check("its own change", between.includes("mine_"));
+  check("what it would remove", between.includes("1 added, 1 removed, 0 changed"));
+  await rollback.click("button.danger");
+  check("a rollback is refused likewise", await rollback.textContent("h1"), "Changed meanwhile");
+  await rollback.click("main a.btn");
+  check("compared again", (await rollback.textContent("main")).includes("theirs_"));
+  await rollback.click("button.danger");
+  check("it says so", await rollback.textContent("#flash"),
+    "The old template is published as a new version.");
+  await until("clients get the old one", async () => await fetched(name) === undefined || undefined);
+  await page.goto(`${console_}/${app}/audit`);
+  const acts = await page.textContent("#list");
+  check("the publish is in the audit", acts.includes("POST /console/:app/config/:ns/publish"));
+  check("its review is not", !acts.includes("POST /console/:app/config/:ns/edit"));
+  check("faults of the pages", faults, []);
+  await browser.close();
+}
+
+/// The content of a secure payload is deleted, and its reader does not get it any more.
+async function secure() {
+  const { browser, page, faults } = await open();
+  const identity = unique("console-");
+  const asMaster = {
+    "Content-Type": "application/json", "X-LC-Id": app, "X-LC-Key": environment.MASTER_KEY + ",master",
+  };
+  const secret = await (await fetch(`${environment.SECURE_URL}/v1/identities/${identity}/secret`, {
+    method: "PUT", headers: asMaster, body: "{}",
+  })).json();
+  const { Id: id } = await (await fetch(`${environment.SECURE_URL}/api/notifications`, {
+    method: "POST", headers: asMaster, body: JSON.stringify({ identity, payload: "for one reader" }),
+  })).json();
+  const read = async () => (await fetch(`${environment.SECURE_URL}/${app}/api/notifications/${id}`, {
+    headers: { Authorization: "Basic " + btoa(`${secret.identity}:${secret.secret}`) },
+  })).status;
+  check("its reader gets it", await read(), 200);
+  await signIn(page);
+  await page.goto(`${console_}/${app}/secure?by=identity&q=${identity}`);
+  const list = await page.textContent("#list");
+  check("it is listed, as read", list.includes(String(id)) && list.includes("Read"));
+  check("without its content", !(await page.content()).includes("for one reader"));
+  await page.click("#list a.danger");
+  await page.click("button.danger");
+  check("it says so", await page.textContent("#flash"), "The content is deleted.");
+  check("its reader does not get it any more", await read(), 404);
+  await page.goto(`${console_}/${app}/secure?by=id&q=${id}`);
+  check("its state", (await page.textContent("#list")).includes("Deleted"));
+  check("nothing to delete", await page.$$("#list a.danger"), []);
+  check("faults of the pages", faults, []);
+  await browser.close();
+}
+
+/// The acts of the services' pages.
+async function services() {
+  await config();
+  await secure();
+}
+
+await main({ "every page": everyPage, keyboard, "without the script": withoutScript, services });

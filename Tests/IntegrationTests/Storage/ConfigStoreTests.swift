@@ -113,6 +113,30 @@ struct ConfigStoreTests {
             await #expect(throws: ConfigRollbackError.notFound) {
                 _ = try await config.rollBack(app, client, to: 0, by: user, record: record)
             }
+            // Whoever has compared with an older version is refused, and changes nothing.
+            await #expect(throws: ConfigVersionMismatch(expected: 2, found: 3)) {
+                _ = try await config.rollBack(
+                    app,
+                    client,
+                    to: 1,
+                    by: user,
+                    expecting: .version(2),
+                    record: record
+                )
+            }
+            #expect(try await config.current(of: app).map(\.version) == [3])
+            let again = try await config.rollBack(
+                app,
+                client,
+                to: 2,
+                by: user,
+                expecting: .version(3),
+                record: record
+            )
+            #expect(again.version == 4)
+            let current = try await config.current(of: app)
+            #expect(current.map(\.version) == [4] && current.first?.template == nil)
+            #expect(try await config.current(of: "other").isEmpty)
         }
     }
 
@@ -683,6 +707,10 @@ struct ConfigStoreTests {
             try await note(9, "nobody's")
             let query = "SELECT installation, version FROM config_fetched"
             #expect(try await fixture.server.query(query) == ["\(id)|5"])
+            let (fresh, stale) = try await fixture.database.configFetches.counts(of: app, 5)
+            #expect(fresh == 1 && stale == 0)
+            let later = try await fixture.database.configFetches.counts(of: app, 6)
+            #expect(later.current == 0 && later.stale == 1)
             _ = try await fixture.server.query("DELETE FROM installations")
             #expect(try await fixture.server.query(query) == [])
         }

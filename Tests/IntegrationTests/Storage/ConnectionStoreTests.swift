@@ -98,6 +98,8 @@ struct ConnectionStoreTests {
             let key = DeviceKey(app: app, installationID: "phone")
             var waiting = try await store.waiting(of: [key], limit: 10)
             #expect(waiting.map { String($0.id.suffix(1)) } == ["3", "4", "5"])
+            #expect(try await store.counts(of: app).waiting == 3)
+            #expect(try await store.counts(of: app, maximumWaiting: 2).waiting == 2)
             for number in 6...7 {
                 try await store.keep(
                     [message(number, for: "phone", collapse: "score", app: app)],

@@ -74,6 +74,12 @@ struct IngestStoreTests {
             #expect(first.version == 1 && first.number > 100)
             let view = try await database.ingestTypes.view(of: first, app: Self.app)
             #expect(view == "ingest_shop_weather")
+            let stored = try await database.ingestState.view(ofType: first.number, app: Self.app)
+            #expect(stored?.name == view)
+            #expect(stored?.columns.map(\.property) == ["wind", "at"])
+            #expect(stored?.columns.map(\.type) == [.bigint, .timestamptz])
+            let foreign = try await database.ingestState.view(ofType: first.number, app: "other")
+            #expect(foreign == nil)
             let odd = [
                 #""wind":1.0,"at":"2026-02-28T10:00:00.5+01:00""#,
                 #""wind":1.5,"at":"2026-02-30T10:00:00Z""#,
@@ -86,6 +92,9 @@ struct IngestStoreTests {
                 odd.enumerated().map { Self.object(first, $0.offset, $0.element) }
             )
             #expect(counts.stored == 6)
+            _ = try await fixture.server.query("analyze ingest_objects_\(first.number)")
+            let estimates = try await database.ingestState.estimatedCounts(of: [first.number, 99])
+            #expect(estimates == [first.number: 6])
             let rows = try await fixture.server.query(
                 """
                 set timezone to utc; select wind, at from \(view) order by _id

@@ -100,6 +100,67 @@ struct SyncStoreTests {
         }
     }
 
+    @Test("A list of datasets continues after any of them, and a limit holds for devices")
+    func lists() async throws {
+        try await StorageFixture.run { fixture in
+            try await Self.link(fixture)
+            let database = fixture.database
+            let other = SyncIdentity(pool: Self.pool, app: Self.app, identity: "us-east-1:00")
+            for dataset in [
+                Self.notes, SyncDatasetName(Self.owner, "inbox"), SyncDatasetName(other, "notes"),
+            ] {
+                try await Self.update([Self.set("a", "1", 0)], of: dataset, database)
+            }
+            var (names, after): ([String], (identity: String, name: String)?) = ([], nil)
+            while true {
+                let page = try await database.syncDatasets.list(
+                    pool: Self.pool,
+                    app: Self.app,
+                    after: after,
+                    limit: 1
+                )
+                names += page.datasets.map { "\($0.identity) \($0.name)" }
+                guard page.hasMore, let last = page.datasets.last else { break }
+                after = (last.identity, last.name)
+            }
+            #expect(names == ["us-east-1:00 notes", "us-east-1:01 inbox", "us-east-1:01 notes"])
+            let foreign = try await database.syncDatasets.list(
+                pool: Self.pool,
+                app: "other",
+                after: nil,
+                limit: 10
+            )
+            #expect(foreign.datasets.isEmpty && !foreign.hasMore)
+
+            let pools = try await database.syncPools.list(app: Self.app, after: nil, limit: 10)
+            #expect(pools.pools.map(\.name) == [Self.pool] && !pools.hasMore)
+            #expect(try await database.syncPools.entry(Self.pool, app: Self.app).isPushing)
+            await #expect(throws: SyncRefusal.unknownPool) {
+                _ = try await database.syncPools.entry(Self.pool, app: "other")
+            }
+
+            let phone = try await fixture.install(["deviceType": "web", "installationId": "phone"])
+            for id in ["one", "two"] {
+                try await database.syncDevices.register(
+                    id,
+                    of: Self.owner,
+                    platform: "GCM",
+                    installation: phone.objectID
+                )
+                try await database.syncDevices.subscribe(id, to: Self.notes)
+            }
+            let state = try await database.syncState.find(
+                pool: Self.pool,
+                identity: Self.owner.identity,
+                maximumDevices: 1,
+                maximumSubscriptions: 1
+            )
+            #expect(state?.devices.map(\.id) == ["one"])
+            #expect(state?.subscriptions.map(\.device) == ["one"])
+            #expect(state?.datasets.count == 2)
+        }
+    }
+
     @Test("Concurrent writers get a count each, and no record is lost")
     func races() async throws {
         try await StorageFixture.run { fixture in
