@@ -233,7 +233,7 @@ let package = Package(
         library(
             "Console",
             [
-                "Gateway", "Apps", "Outbox", "RemoteConfig", "PushEvents", "Storage",
+                "Gateway", "Apps", "Logins", "Outbox", "RemoteConfig", "PushEvents", "Storage",
                 "InstallationStorage", "PushStorage", "ConfigStorage", "SyncStorage",
                 "SecureStorage", "IngestStorage", "ConnectionStorage", "Explain",
                 "PushCore", "HTTPServer", "EventLoop", "Cryptography", "JSON", "Observability",
@@ -247,7 +247,7 @@ let package = Package(
             [
                 "Console", "ServiceShell", "HTTPServer", "Gateway", "Outbox", "Storage",
                 "InstallationStorage", "PushStorage", "SyncStorage", "StorageAdmin", "PushEvents",
-                "Explain", "AzureHub",
+                "Explain", "AzureHub", "Logins",
             ]
         ),
         service(
@@ -345,7 +345,7 @@ let package = Package(
         tests(
             "LoginsTests",
             [
-                "Logins", "HTTPTransport", "HTTPServer", "PushCore", "Cryptography",
+                "Logins", "HTTPTransport", "HTTPServer", "Storage", "PushCore", "Cryptography",
                 "EventLoop", "Observability", "Settings", "JSON",
             ]
         ),
@@ -429,6 +429,13 @@ let package = Package(
             ]
         ),
         tests(
+            "ConsoleTests",
+            [
+                "Console", "Logins", "Apps", "Gateway", "HTTPServer", "HTTPTransport", "Storage",
+                "PushCore", "Cryptography", "JSON",
+            ]
+        ),
+        tests(
             "ConnectionTests",
             ["Connection", "ConnectionStorage", "HTTPServer", "PushCore", "Cryptography", "JSON"]
         ),
@@ -480,7 +487,7 @@ let package = Package(
                 "schemathesis_alone.py",
                 "ingest_client.py", "ingest_hostile.py", "ingest_proxy.py",
                 "rights-ingest.md", "leancloud_client.py", "rights.md",
-                "rights-config.md", "rights-secure.md", "secure_client.py",
+                "rights-config.md", "rights-console.md", "rights-secure.md", "secure_client.py",
             ]
         ),
     ],

@@ -14,8 +14,15 @@ extension Doctor {
 
     mutating func examineLogins(_ database: PushDatabase) async throws {
         let logins = try await database.logins.list()
-        guard !logins.isEmpty else { return }
-        ok("logins", "\(logins.count) of \(Set(logins.map(\.app)).count) app(s)")
+        let consoleLogins = try await database.consoleLogins.list()
+        guard !logins.isEmpty || !consoleLogins.isEmpty else { return }
+        if !logins.isEmpty {
+            ok("logins", "\(logins.count) of \(Set(logins.map(\.app)).count) app(s)")
+        }
+        if !consoleLogins.isEmpty {
+            let apps = Set(consoleLogins.map(\.app)).count
+            ok("console logins", "\(consoleLogins.count) of \(apps) app(s)")
+        }
         for login in logins {
             guard case .fixed(let json) = login.keys else { continue }
             if (try? JWKSet(json))?.keys.isEmpty ?? true {
@@ -78,7 +85,8 @@ extension Doctor {
                 return (
                     .warning,
                     "the issuer shows keys; they were fetched last \(fetchedAt): does a"
-                        + " secure-payload service run?"
+                        + " secure-payload service run, or for a console login registration with"
+                        + " CONSOLE_URL?"
                 )
             }
             return (.ok, "\(fetched.set.keys.count) key(s), fetched \(fetchedAt)")

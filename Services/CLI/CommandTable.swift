@@ -16,6 +16,7 @@ enum CommandTable {
             .ingestTypePut, .ingestTypeList, .ingestTypeShow,
             .deadLettersList, .deadLettersShow, .deadLettersReplay,
             .loginSet, .loginList, .loginRemove, .loginCheck,
+            .consoleLoginSet, .consoleLoginList, .consoleLoginRemove,
             .pushSend, .pushShow, .pushExplain, .pushFailures, .pushList, .pushCancel,
             .audienceExplain, .appFields, .appIndex,
             .installationsList, .installationsShow, .installationsExplain, .installationsRestore,

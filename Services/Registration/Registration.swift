@@ -2,6 +2,7 @@ import Console
 import EventLoop
 import Gateway
 import HTTPServer
+import Logins
 import Observability
 import Outbox
 import ServiceKit
@@ -29,8 +30,23 @@ struct Registration: HTTPServiceProgram {
         let sessions = SyncSessionCounts(service.database, on: runtime.mainLoop, log: runtime.log)
         return HTTPServiceContents(
             openAPI: NativeSurface.openAPI,
-            loops: service.loops.map { LoopContents(surfaces(of: $0, sessions, service)) },
+            loops: service.loops.map { contents(of: $0, sessions, service) },
             jobs: [sessions] + (try service.outbox().parts)
+        )
+    }
+
+    private static func contents(
+        of own: ServiceLoop,
+        _ sessions: SyncSessionCounts,
+        _ service: HTTPService<Registration>
+    ) -> LoopContents {
+        let console = operators(of: own, service)
+        let surfaces = surfaces(of: own, sessions, console, service)
+        guard let console else { return LoopContents(surfaces) }
+        let name = "console-logins-\(own.number)"
+        return LoopContents(
+            surfaces,
+            parts: [ClosurePart(name, run: { try await console.run() })]
         )
     }
 
@@ -38,6 +54,7 @@ struct Registration: HTTPServiceProgram {
     private static func surfaces(
         of own: ServiceLoop,
         _ sessions: SyncSessionCounts,
+        _ operators: ConsoleOperators?,
         _ service: HTTPService<Registration>
     ) -> [any Surface] {
         let database = own.database
@@ -58,7 +75,32 @@ struct Registration: HTTPServiceProgram {
             ),
             ConnectionRouter(nodes: service.configuration.own.connectionURLs),
             NativeSurface(database: database),
-            ConsoleSurface(database, keys: common.keys, acceptance: acceptance, on: own.loop),
+            ConsoleSurface(
+                database,
+                keys: common.keys,
+                acceptance: acceptance,
+                on: own.loop,
+                operators: operators
+            ),
         ]
+    }
+
+    /// Creates the sign-in of operators on one loop, if the console has a public address.
+    private static func operators(
+        of own: ServiceLoop,
+        _ service: HTTPService<Registration>
+    ) -> ConsoleOperators? {
+        let configuration = service.configuration
+        return configuration.own.consoleURL.map { origin in
+            ConsoleOperators(
+                origin: origin,
+                own.database,
+                keys: configuration.common.keys,
+                issuers: configuration.own.issuers,
+                on: own.loop,
+                log: service.runtime.log,
+                metrics: service.runtime.metrics
+            )
+        }
     }
 }

@@ -13,4 +13,6 @@ enum ConsoleError: Error, Equatable, Sendable {
     case conflict(String)
     /// The form cannot be read.
     case badForm
+    /// A sign-in at an issuer failed.
+    case signInFailed(SignInFault)
 }

@@ -87,6 +87,12 @@ extension ConsoleSurface {
         case .missing(let sentence): return self.error(request, 404, t("Not found"), sentence)
         case .conflict(let sentence):
             return self.error(request, 409, t("Changed meanwhile"), sentence)
+        case .signInFailed(let fault):
+            var response = self.error(request, fault.status, t("Not signed in"), fault.text(t))
+            if fault.endsFlow {
+                response.headers.add("Set-Cookie", ConsoleCookie.signIn.line("", seconds: 0))
+            }
+            return response
         }
     }
 

@@ -2,7 +2,8 @@
 //
 // A request is a `Visit` once its session is verified: the cookie is opened (`Sessions`), the
 // gateway admits its app (`Session.proof`), the role is compared with the page's, and a posted form
-// must carry the session's token. A page's handler returns a `Page`, and `Frame` draws it. Markup is
+// must carry the session's token. Operators sign in at an issuer (`ConsoleOperators`); their session
+// holds as long as its login. A page's handler returns a `Page`, and `Frame` draws it. Markup is
 // made by `HTML`, which escapes by construction.
 //
 // Authority: a page shows and changes rows by the stores of all other surfaces; it has no rows but
@@ -24,18 +25,22 @@ package struct ConsoleSurface: Surface {
     let acceptance: PushAcceptance
     /// The threads on which templates are parsed.
     let pool: FairPool
+    /// Sign-in through issuers; `nil`: with the master key only.
+    let operators: ConsoleOperators?
     let files = StaticFiles()
 
     package init(
         _ database: PushDatabase,
         keys: KeyRing,
         acceptance: PushAcceptance,
-        on loop: EventLoop
+        on loop: EventLoop,
+        operators: ConsoleOperators? = nil
     ) {
         self.database = database
         pool = FairPool(on: loop)
         sessions = Sessions(keys)
         self.acceptance = acceptance
+        self.operators = operators
     }
 
     package func owns(_ request: HTTPServerRequest) -> Bool { request.isBelow("/console") }
@@ -45,8 +50,8 @@ package struct ConsoleSurface: Surface {
             configRoutes, configEditRoutes, configRollbackRoutes, syncRoutes, secureRoutes,
             ingestRoutes, connectionRoutes,
         ]
-        return signInRoutes + lookRoutes + overviewRoutes + pushRoutes + sendRoutes + deviceRoutes
-            + explainRoutes + services.flatMap(\.self) + operationRoutes
+        return signInRoutes + issuerRoutes + lookRoutes + overviewRoutes + pushRoutes + sendRoutes
+            + deviceRoutes + explainRoutes + services.flatMap(\.self) + operationRoutes
     }
 
     private var lookRoutes: [SurfaceRoute] {
@@ -117,6 +122,7 @@ package struct ConsoleSurface: Surface {
         guard request.pathParameters["app"] == session.app else {
             throw ConsoleError.otherApp(signedInTo: session.app)
         }
+        guard try await holds(session) else { throw ConsoleError.signedOut }
         let caller = try await context.admit(session.proof)
         // Acts are audited, views are not.
         let isAct = request.method == .post
@@ -140,6 +146,15 @@ package struct ConsoleSurface: Surface {
             look: look,
             form: form
         )
+    }
+
+    /// Whether an operator's login is still as it was at the sign-in.
+    private func holds(_ session: Session) async throws -> Bool {
+        switch session.basis {
+        case .key: true
+        case .login(let stamp):
+            try await operators?.holds(stamp, ofApp: session.app) ?? false
+        }
     }
 
     static func form(of request: HTTPServerRequest) throws -> Form {
@@ -174,7 +189,12 @@ package struct ConsoleSurface: Surface {
     }
 
     static func redirect(to address: Address, cookies: [String] = []) -> HTTPServerResponse {
-        var response = HTTPServerResponse(status: 303, headers: ["Location": address.text])
+        redirect(toURL: address.text, cookies: cookies)
+    }
+
+    /// Redirects to an address that may be of another host: an issuer's.
+    static func redirect(toURL url: String, cookies: [String]) -> HTTPServerResponse {
+        var response = HTTPServerResponse(status: 303, headers: ["Location": url])
         response.headers.add("Cache-Control", "no-store")
         for cookie in cookies { response.headers.add("Set-Cookie", cookie) }
         return response

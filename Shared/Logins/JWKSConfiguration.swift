@@ -22,7 +22,8 @@ package struct JWKSConfiguration: Sendable {
                 "host suffixes, comma-separated; host:port or host:port/path/ names one"
                 + " place exactly",
             default: [],
-            "hosts from which login keys may be fetched; default: any public address"
+            "hosts of token issuers, from which keys and operators' tokens may be fetched; default: any"
+                + " public address"
         )
         /// The providers' variable, so that one file serves both.
         package static let caFile = Setting<String>.file(

@@ -16,7 +16,7 @@ package struct FetchedKeys: Sendable {
     }
 }
 
-/// The reason why an issuer's keys could not be fetched.
+/// The reason why an issuer's keys, or another answer of it, could not be fetched.
 package enum JWKSFault: Error, Sendable, Equatable {
     /// The address is not https, or its host is not allowed.
     case notAllowed
@@ -49,8 +49,8 @@ package enum JWKSFault: Error, Sendable, Equatable {
     package var text: String {
         switch self {
         case .notAllowed:
-            "it may not be asked: JWKS are fetched over https, from the places of JWKS_HOSTS, or where"
-                + " that is not set from public addresses"
+            "it may not be asked: issuers are asked over https, at the places of JWKS_HOSTS, or where"
+                + " that is not set at public addresses"
         case .redirect: "it redirects elsewhere, which is not followed"
         case .status(let status): "it answers \(status)"
         case .tooLarge: "it answers with more than \(JWKSSource.maximumBytes >> 10) KiB"
@@ -83,57 +83,23 @@ package struct JWKSSource: Sendable {
     }
 
     init(_ configuration: JWKSConfiguration, timeout: Duration, on loop: EventLoop) {
-        let transport = HTTPTransportConfiguration(
-            allowedHosts: configuration.hosts,
-            caFile: configuration.caFile,
-            maximumCalls: 1,
-            connectTimeout: Self.timeout,
-            maximumResponseBytes: Self.maximumBytes
+        let transport = IssuerTransport(
+            configuration,
+            maximumBytes: Self.maximumBytes,
+            timeout: timeout,
+            on: loop
         )
-        fetch = { url in await Self.fetch(url, transport, timeout, on: loop) }
+        fetch = { url in
+            switch await transport.call(method: "GET", url) {
+            case .success(let response): Self.parse(response)
+            case .failure(let fault): .failure(fault)
+            }
+        }
     }
 
     /// Whether an address may be fetched, judging by its name.
     package static func permits(_ url: String, _ configuration: JWKSConfiguration) -> Bool {
-        isHTTPS(url) && configuration.hosts.permits(url)
-    }
-
-    private static func isHTTPS(_ url: String) -> Bool {
-        url.utf8.prefix(8).map { $0 | 0x20 }.elementsEqual("https://".utf8.map { $0 | 0x20 })
-    }
-
-    private static func fetch(
-        _ url: String,
-        _ transport: HTTPTransportConfiguration,
-        _ timeout: Duration,
-        on loop: EventLoop
-    ) async -> Result<FetchedKeys, JWKSFault> {
-        // A host that is named exactly would otherwise allow plain http.
-        guard isHTTPS(url) else { return .failure(.notAllowed) }
-        let request = HTTPRequest(
-            method: "GET",
-            url: url,
-            headers: [HTTPField("accept", "application/json")],
-            timeout: timeout
-        )
-        do throws(HTTPTransportError) {
-            let client = try HTTPClient(transport, on: loop)
-            defer { loop.execute { client.close() } }
-            return parse(try await client.call(request))
-        } catch {
-            return .failure(fault(error))
-        }
-    }
-
-    private static func fault(_ error: HTTPTransportError) -> JWKSFault {
-        switch error.kind {
-        case .hostRefused, .invalidRequest: .notAllowed
-        case .responseTooLarge: .tooLarge
-        case .timeout: .timeout
-        case .resolve, .connect, .tls, .proxy, .connectionLost, .protocolViolation, .overloaded,
-            .closed, .withdrawn, .local:
-            .unreachable(error.description)
-        }
+        IssuerTransport.isHTTPS(url) && configuration.hosts.permits(url)
     }
 
     static func parse(_ response: HTTPResponse) -> Result<FetchedKeys, JWKSFault> {

@@ -65,14 +65,31 @@ package struct StoredJWKS: Sendable, Equatable {
     }
 }
 
+/// The logins whose keys a service renews: those that it has a use for.
+package enum JWKSUse: Sendable, CaseIterable {
+    /// `logins`: tokens of readers.
+    case readers
+    /// `console_logins`: tokens of operators.
+    case operators
+
+    fileprivate var table: String {
+        switch self {
+        case .readers: "logins"
+        case .operators: "console_logins"
+        }
+    }
+}
+
 package struct JWKSStore: Sendable {
     let database: Database
 
     /// The least interval of requests to an issuer, over all processes.
     package static let askInterval = Duration.seconds(60)
 
-    static let forgetUnused =
-        "DELETE FROM jwks WHERE NOT EXISTS (SELECT FROM logins WHERE jwks_url = jwks.url)"
+    static let forgetUnused = """
+        DELETE FROM jwks WHERE NOT EXISTS (SELECT FROM logins WHERE jwks_url = jwks.url)
+            AND NOT EXISTS (SELECT FROM console_logins WHERE jwks_url = jwks.url)
+        """
 
     package func find(_ url: String) async throws -> StoredJWKS? {
         try await database.execute(
@@ -101,7 +118,10 @@ package struct JWKSStore: Sendable {
     /// Returns all addresses that logins use, including those without keys yet.
     package func all() async throws -> [(url: String, stored: StoredJWKS?)] {
         let urls = try await database.execute(
-            "SELECT DISTINCT jwks_url FROM logins WHERE jwks_url IS NOT NULL ORDER BY 1"
+            """
+            SELECT jwks_url FROM logins WHERE jwks_url IS NOT NULL
+            UNION SELECT jwks_url FROM console_logins ORDER BY 1
+            """
         ).rows.map { try $0.text("jwks_url") }
         let stored = try await database.execute(
             "SELECT \(StoredJWKS.columns) FROM jwks"
@@ -152,10 +172,10 @@ package struct JWKSStore: Sendable {
     /// may be asked now.
     ///
     /// - Returns: At most `limit`, the most urgent first.
-    package func due(limit: Int = 20) async throws -> [String] {
+    package func due(_ use: JWKSUse = .readers, limit: Int = 20) async throws -> [String] {
         try await database.execute(
             """
-            SELECT u.url FROM (SELECT DISTINCT jwks_url AS url FROM logins
+            SELECT u.url FROM (SELECT DISTINCT jwks_url AS url FROM \(use.table)
                 WHERE jwks_url IS NOT NULL) u
             LEFT JOIN jwks j ON j.url = u.url
             WHERE (j.fetched_at IS NULL
@@ -169,11 +189,11 @@ package struct JWKSStore: Sendable {
     }
 
     /// Returns the greatest age of the keys that logins use; zero if there are none.
-    package func oldestAge() async throws -> Duration {
+    package func oldestAge(_ use: JWKSUse = .readers) async throws -> Duration {
         let age = try await database.execute(
             """
             SELECT max(least(extract(epoch FROM now() - fetched_at), 31536000))::bigint AS age
-            FROM jwks WHERE EXISTS (SELECT FROM logins WHERE jwks_url = jwks.url)
+            FROM jwks WHERE EXISTS (SELECT FROM \(use.table) WHERE jwks_url = jwks.url)
             """
         ).first?.integerOrNil("age")
         return .seconds(max(0, age ?? 0))

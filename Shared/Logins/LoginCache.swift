@@ -1,6 +1,6 @@
 internal import Cryptography
 package import EventLoop
-internal import JSON
+package import JSON
 package import Observability
 internal import PushCore
 package import Storage
@@ -53,15 +53,17 @@ package actor LoginCache {
     /// after it.
     private var notices = 0
 
+    /// - Parameter use: The logins whose keys `run` renews.
     package init(
         _ database: PushDatabase,
         _ keys: JWKSSource,
+        renewingKeysOf use: JWKSUse = .readers,
         on loop: EventLoop,
         log: Log = .disabled,
         metrics: Metrics = Metrics()
     ) {
         self.init(
-            .postgres(database),
+            .postgres(database, use),
             keys,
             on: loop,
             listeningTo: database,
@@ -123,19 +125,7 @@ package actor LoginCache {
         guard token.utf8.count <= JWT.maximumByteCount else { throw refusal(.malformed) }
         let digest = sha256(Array(token.utf8))
         if let reader = try await remembered(digest, app) { return reader }
-        let proof: UnverifiedToken
-        let claims: TokenClaims
-        do {
-            proof = try UnverifiedToken(token)
-            guard proof.algorithm != nil else { throw TokenFault.algorithm }
-            claims = try TokenClaims(proof.claims)
-            // The claims are validated before any keys are fetched for the token.
-            try claims.validate(at: wallClock())
-        } catch let fault as TokenFault {
-            throw refusal(fault)
-        } catch {
-            throw refusal(.malformed)
-        }
+        let (proof, claims) = try parsed(token)
         let owner = if let app { app } else { try await self.app(of: claims) }
         let logins = try await logins(of: owner)
         let reader = TokenIdentity(
@@ -152,6 +142,40 @@ package actor LoginCache {
             )
         )
         return reader
+    }
+
+    /// Verifies the ID token of an operator, whose login is not among the logins of readers.
+    ///
+    /// - Parameters:
+    ///   - token: As the issuer's token endpoint returned it.
+    ///   - login: The login by which the operator signs in.
+    ///   - nonce: The value that the token must carry: it is of this sign-in.
+    /// - Returns: Its claims.
+    /// - Throws: `LoginRefusal`, or `StorageError` if the database cannot answer.
+    package func claims(
+        ofIDToken token: String,
+        for login: StoredConsoleLogin,
+        nonce: String
+    ) async throws -> JSONObject {
+        let (proof, claims) = try parsed(token)
+        if let fault = claims.fault(for: login, nonce: nonce) { throw refusal(fault) }
+        if let fault = try await fault(proof, keysAt: login.jwksURL) { throw refusal(fault) }
+        return proof.claims
+    }
+
+    /// Parses a token. Its claims are validated before any keys are fetched for it.
+    private func parsed(_ token: String) throws -> (UnverifiedToken, TokenClaims) {
+        do {
+            let proof = try UnverifiedToken(token)
+            guard proof.algorithm != nil else { throw TokenFault.algorithm }
+            let claims = try TokenClaims(proof.claims)
+            try claims.validate(at: wallClock())
+            return (proof, claims)
+        } catch let fault as TokenFault {
+            throw refusal(fault)
+        } catch {
+            throw refusal(.malformed)
+        }
     }
 
     private func refusal(_ fault: TokenFault) -> LoginRefusal { .refused(fault) }
@@ -200,6 +224,8 @@ package actor LoginCache {
         return found
     }
 
+    // MARK: Signatures
+
     /// Returns the fault of a token's signature.
     private func fault(
         _ proof: UnverifiedToken,
@@ -207,6 +233,10 @@ package actor LoginCache {
         _ fixed: JWKSet?
     ) async throws -> TokenFault? {
         guard let url = login.url else { return fault(proof, fixed) }
+        return try await fault(proof, keysAt: url)
+    }
+
+    private func fault(_ proof: UnverifiedToken, keysAt url: String) async throws -> TokenFault? {
         guard let known = try await keys.keys(of: url) else { throw LoginRefusal.unavailable }
         let fault = fault(proof, known)
         // If a token names no key, any new key of the issuer may match.

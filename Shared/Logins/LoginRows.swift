@@ -20,7 +20,7 @@ struct LoginRows: Sendable {
     var oldestAge: @Sendable () async throws -> Duration
     var prune: @Sendable () async throws -> Void
 
-    static func postgres(_ database: PushDatabase) -> LoginRows {
+    static func postgres(_ database: PushDatabase, _ use: JWKSUse) -> LoginRows {
         LoginRows(
             logins: { try await database.logins.list($0) },
             apps: { try await database.logins.apps(issuer: $0, audiences: $1) },
@@ -29,8 +29,8 @@ struct LoginRows: Sendable {
             claim: { try await database.jwks.claim($0) },
             keep: { try await database.jwks.keep($0, $1, freshFor: $2) },
             recordFailure: { try await database.jwks.recordFailure($0) },
-            due: { try await database.jwks.due() },
-            oldestAge: { try await database.jwks.oldestAge() },
+            due: { try await database.jwks.due(use) },
+            oldestAge: { try await database.jwks.oldestAge(use) },
             prune: { try await database.jwks.prune() }
         )
     }

@@ -8,6 +8,7 @@
 //     LoginCache       verifies tokens: caches an app's logins, and recently verified tokens
 //     IssuerKeyCache   the keys of issuers: stored in Postgres, renewed before they are stale
 //     JWKSSource       fetches keys from an issuer
+//     IssuerClient     discovers an issuer's addresses, and exchanges an operator's code for a token
 //
 // An unavailable issuer does not affect tokens with a known key: keys stay valid for a day after
 // they were due for renewal, a restart needs no issuer, and no request waits for a renewal while
@@ -52,6 +53,7 @@ package enum TokenFault: String, Error, Sendable, Equatable, CaseIterable {
     case signature
     case noIdentity = "no_identity"
     case foreignIdentity = "foreign_identity"
+    case nonce
 
     package var metricLabel: String { rawValue }
 
@@ -70,6 +72,7 @@ package enum TokenFault: String, Error, Sendable, Equatable, CaseIterable {
         case .signature: "its signature is wrong"
         case .noIdentity: "it has no claim that names an identity, as a text of at most 512 bytes"
         case .foreignIdentity: "it names an identity that begins with another login's prefix"
+        case .nonce: "it is of another sign-in"
         }
     }
 }

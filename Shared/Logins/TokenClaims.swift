@@ -67,4 +67,19 @@ struct TokenClaims: Sendable {
     }
 
     func text(_ claim: String) -> String? { claims[claim]?.string }
+
+    /// Returns the fault of an ID token's claims about its purpose.
+    ///
+    /// - SeeAlso: OpenID Connect Core 1.0, section 3.1.3.7.
+    func fault(for login: StoredConsoleLogin, nonce: String) -> TokenFault? {
+        guard issuer.isSame(as: login.issuer) else { return .issuer }
+        guard audiences.contains(where: { $0.isSame(as: login.clientID) }) else { return .audience }
+        // A token for several clients says which of them it was issued to.
+        let party = claims["azp"]
+        guard party == nil && audiences.count == 1
+            || party?.string?.isSame(as: login.clientID) == true
+        else { return .audience }
+        guard constantTimeEqual(claims["nonce"]?.string ?? "", nonce) else { return .nonce }
+        return nil
+    }
 }

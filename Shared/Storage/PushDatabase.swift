@@ -83,6 +83,7 @@ package final class PushDatabase: Sendable {
     package var outbox: OutboxStore { OutboxStore(database: database) }
     package var appLinks: AppLinkStore { AppLinkStore(database: database) }
     package var configTokens: ConfigTokenStore { ConfigTokenStore(database: database) }
+    package var consoleLogins: ConsoleLoginStore { ConsoleLoginStore(database: database) }
     package var audit: AuditStore { AuditStore(database: database) }
 
     var schema: SchemaStore { SchemaStore(database: database) }

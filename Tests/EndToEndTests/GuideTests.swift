@@ -16,8 +16,8 @@ extension EndToEndTests {
             "deploy/guides/leancloud.md", "deploy/guides/parse.md", "deploy/guides/azure.md",
             "deploy/guides/installations.md", "deploy/guides/remote-config.md",
             "deploy/guides/secure-payloads.md", "deploy/guides/push-sync.md",
-            "deploy/guides/ingest.md", "deploy/guides/connections.md", "deploy/guides/promises.md",
-            "deploy/guides/moving-in.md",
+            "deploy/guides/ingest.md", "deploy/guides/connections.md", "deploy/guides/console.md",
+            "deploy/guides/promises.md", "deploy/guides/moving-in.md",
             "deploy/guides/security.md", "deploy/guides/privacy.md", "deploy/guides/variables.md",
             "Services/README.md", "Shared/README.md",
         ]

@@ -47,7 +47,8 @@ extension EndToEndTests {
                 var shopFixture = try await RightsFixture(shop, service.url)
                 var openFixture = try await RightsFixture(open, service.url)
                 var table = RightsTable(credentials(shop, open, other))
-                for action in RightsTable.routes(of: service) {
+                // The console's pages know sessions instead of keys: rights-console.md.
+                for action in RightsTable.routes(of: service) where !action.contains(" /console") {
                     let parts = action.split(separator: " ", maxSplits: 1).map(String.init)
                     let (method, pattern) = (parts[0], parts[1])
                     var answers: [String: HTTPAnswer] = [:]

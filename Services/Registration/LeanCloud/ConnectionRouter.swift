@@ -1,6 +1,7 @@
 import Gateway
 import HTTPServer
 import JSON
+import Logins
 import PushCore
 import ServiceShell
 import Settings
@@ -10,7 +11,24 @@ struct RegistrationConfiguration: OwnConfiguration {
     /// The public addresses of the connection nodes; empty without such nodes.
     let connectionURLs: [String]
 
-    static let variables: [SettingEntry] = [connectionURLs.entry]
+    /// The public origin of the console, without a slash at its end; `nil`: operators cannot sign in
+    /// at an issuer.
+    let consoleURL: String?
+    /// The hosts of issuers that may be asked.
+    let issuers: JWKSConfiguration
+
+    static let variables: [SettingEntry] =
+        [connectionURLs.entry, consoleURL.entry] + JWKSConfiguration.Variable.all
+
+    private static let consoleURL = Setting<String>(
+        "CONSOLE_URL",
+        takes: "an https origin without a path, or an http one of this machine",
+        default: nil,
+        shown: "none",
+        "the public origin of the web console, to which issuers return operators; with none,"
+            + " operators sign in with the master key only",
+        parse: consoleOrigin
+    )
 
     private static let connectionURLs = Setting<[String]>(
         "CONNECTION_URLS",
@@ -24,6 +42,26 @@ struct RegistrationConfiguration: OwnConfiguration {
 
     init(_ reader: ConfigurationReader) throws {
         connectionURLs = try reader.value(of: Self.connectionURLs)
+        consoleURL = try reader.optional(Self.consoleURL)
+        issuers = try JWKSConfiguration(reader)
+    }
+
+    /// Parses an origin. Browsers store the console's cookies over https, and over http on this
+    /// machine only.
+    static func consoleOrigin(_ text: String) -> String? {
+        let schemes = ["https://", "http://"]
+        guard let scheme = schemes.first(where: text.hasPrefix) else { return nil }
+        var rest = String(text.dropFirst(scheme.count))
+        if rest.hasSuffix("/") { rest.removeLast() }
+        guard rest.utf8.count <= 255, let match = rest.wholeMatch(of: origin) else { return nil }
+        if let port = match.output.port, !(1...65_535).contains(Int(port) ?? 0) { return nil }
+        let isLocal = ["localhost", "127.0.0.1", "[::1]"].contains(match.output.host.lowercased())
+        return scheme == "https://" || isLocal ? scheme + rest : nil
+    }
+
+    /// A host, or an IPv6 address in brackets, and a port.
+    private static var origin: Regex<(Substring, host: Substring, port: Substring?)> {
+        /(?<host>[A-Za-z0-9._\-]+|\[[0-9A-Fa-f:.]+\])(?::(?<port>[0-9]{1,5}))?/
     }
 
     private static func parse(_ text: String) -> [String]? {

@@ -30,9 +30,24 @@ struct Address: Sendable, Equatable {
             (0x21..<0x7F).contains(byte) && byte != UInt8(ascii: "\\") && byte != UInt8(ascii: "\"")
         }
         guard isPlain, path == "/console" || path.hasPrefix("/console/"),
-            !path.contains("//"), !path.split(separator: "/").contains("..")
+            !path.contains("//"), !Self.leavesFolder(path)
         else { return nil }
         text = path
+    }
+
+    /// Whether a browser would go up in the path: by `..`, or by the same with escaped dots.
+    private static func leavesFolder(_ path: String) -> Bool {
+        path.prefix { $0 != "?" && $0 != "#" }.split(separator: "/").contains { segment in
+            segment.lowercased().replacing("%2e", with: ".") == ".."
+        }
+    }
+
+    /// Whether the address is of the pages of an app.
+    func isOf(app: String) -> Bool {
+        let home = Address([app]).text
+        guard text.hasPrefix(home) else { return false }
+        let rest = text.dropFirst(home.count)
+        return rest.isEmpty || rest.hasPrefix("/") || rest.hasPrefix("?")
     }
 
     /// Escapes all characters but the unreserved ones of RFC 3986.

@@ -4,6 +4,8 @@ import HTTPServer
 /// them from `localhost` without TLS, too.
 enum ConsoleCookie: String {
     case session = "__Host-carillon"
+    /// A sign-in at an issuer that is not finished.
+    case signIn = "__Host-carillon-sign-in"
     /// Theme and language, as `dark.pt-BR`.
     case look = "__Host-carillon-look"
     /// The message for the next page, by its name.

@@ -1,3 +1,5 @@
+import Storage
+
 /// The rights of a person in the console. Each role has the rights of those before it.
 enum Role: String, Sendable, CaseIterable, Comparable {
     /// Reads all pages, but sees no token, no content of a payload and no dead letter's value.
@@ -22,6 +24,15 @@ enum Role: String, Sendable, CaseIterable, Comparable {
         case .viewer: t("viewer")
         case .sender: t("sender")
         case .admin: t("admin")
+        }
+    }
+
+    /// Makes the role of an operator, as the login's mapping has it.
+    init(_ role: OperatorRole) {
+        switch role {
+        case .viewer: self = .viewer
+        case .sender: self = .sender
+        case .admin: self = .admin
         }
     }
 }

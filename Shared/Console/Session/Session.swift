@@ -8,36 +8,60 @@ import Storage
 /// A person who is signed in to one app. It is a sealed cookie, so every replica reads it, and
 /// nothing is stored.
 ///
-/// The cookie names the master key under which it was made, by a mark of the key: when the key is
-/// rotated and its grace period has ended, the session ends.
+/// The cookie has the basis of the session: a mark of the master key, or the stamp of the login by
+/// which an operator signed in. When the key is rotated and its grace period has ended, or the login
+/// is removed or set again, the session ends.
 struct Session: Sendable, Equatable {
+    enum Basis: Sendable, Equatable {
+        /// A mark of the app's master key.
+        case key(String)
+        /// The stamp of a login of operators.
+        case login(String)
+    }
+
     let app: String
     /// The name in the audit.
     let actor: String
     let role: Role
     /// The secret that each form of the session contains.
     let formToken: String
-    let keyMark: String
+    let basis: Basis
     let expiresAt: Instant
 
     /// A working day.
     static let lifetimeMilliseconds: Int64 = 12 * 3_600_000
 
-    /// Makes a new session, with new secrets.
+    /// Makes a new session of someone with the master key.
     init(of app: CachedApp, actor: String, role: Role, now: Instant) {
-        self.app = app.id
+        let basis = Basis.key(Self.mark(of: app.masterKey))
+        self.init(app.id, actor: actor, role: role, basis, now: now)
+    }
+
+    /// Makes a new session of an operator.
+    init(of login: StoredConsoleLogin, actor: String, role: Role, now: Instant) {
+        self.init(login.app, actor: actor, role: role, .login(login.stamp), now: now)
+    }
+
+    /// Makes a session with new secrets.
+    private init(_ app: String, actor: String, role: Role, _ basis: Basis, now: Instant) {
+        self.app = app
         self.actor = actor
         self.role = role
         formToken = Base64.encodeURL(randomBytes(24))
-        keyMark = Self.mark(of: app.masterKey)
+        self.basis = basis
         expiresAt = now.adding(milliseconds: Self.lifetimeMilliseconds)
     }
 
-    /// The proof for the gateway: the app still has the key.
+    /// The proof for the gateway: the app still has the key. An operator's login is looked up by
+    /// `ConsoleOperators` before.
     var proof: Proof {
-        Proof(.id(app), rights: .master) { [keyMark, actor] app, _ in
-            app.accepts(.master) { constantTimeEqual(Self.mark(of: $0), keyMark) }
-                ? .person(actor) : nil
+        Proof(.id(app), rights: .master) { [basis, actor] app, _ in
+            switch basis {
+            case .key(let mark):
+                app.accepts(.master) { constantTimeEqual(Self.mark(of: $0), mark) }
+                    ? .person(actor) : nil
+            case .login: .person(actor)
+            }
         }
     }
 
@@ -60,12 +84,15 @@ struct Sessions: Sendable {
     private static let maximumBytes = 4096
 
     func sealed(_ session: Session) throws -> String {
-        let object: JSONObject = [
+        var object: JSONObject = [
             "app": .string(session.app), "actor": .string(session.actor),
             "role": .string(session.role.rawValue), "form": .string(session.formToken),
-            "key": .string(session.keyMark),
             "until": .integer(session.expiresAt.milliseconds),
         ]
+        switch session.basis {
+        case .key(let mark): object["key"] = .string(mark)
+        case .login(let stamp): object["login"] = .string(stamp)
+        }
         return Base64.encodeURL(
             try keys.seal(JSONValue.object(object).bytes, context: Self.context)
         )
@@ -87,14 +114,24 @@ extension Session {
     fileprivate init?(_ object: JSONObject) {
         guard let app = object["app"]?.string, let actor = object["actor"]?.string,
             let role = object["role"]?.string.flatMap(Role.init(rawValue:)),
-            let formToken = object["form"]?.string, let keyMark = object["key"]?.string,
+            let formToken = object["form"]?.string, let basis = Basis(object),
             let until = object["until"]?.integer
         else { return nil }
         self.app = app
         self.actor = actor
         self.role = role
         self.formToken = formToken
-        self.keyMark = keyMark
+        self.basis = basis
         expiresAt = Instant(milliseconds: Int64(until))
+    }
+}
+
+extension Session.Basis {
+    fileprivate init?(_ object: JSONObject) {
+        switch (object["key"]?.string, object["login"]?.string) {
+        case (let mark?, nil): self = .key(mark)
+        case (nil, let stamp?): self = .login(stamp)
+        case (nil, nil), (_?, _?): return nil
+        }
     }
 }

@@ -47,5 +47,6 @@ extension MigrationFile {
         ("0039_delivery_answers", PackageResources._039_delivery_answers_sql),
         ("0040_imports", PackageResources._040_imports_sql),
         ("0041_outbox_queues", PackageResources._041_outbox_queues_sql),
+        ("0042_console_logins", PackageResources._042_console_logins_sql),
     ]
 }

@@ -192,7 +192,10 @@ extension AppStore {
             )
             try await IngestRemoval.close(id, transaction)
             var counts: [String: Int] = [:]
-            for table in ["retired_keys", "credentials", "config_tokens", "app_links"] {
+            let tables = [
+                "retired_keys", "credentials", "config_tokens", "app_links", "console_logins",
+            ]
+            for table in tables {
                 counts[table] = try await transaction.execute(
                     "DELETE FROM \(table) WHERE app = $1",
                     [.text(id)]

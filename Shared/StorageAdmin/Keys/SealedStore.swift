@@ -10,6 +10,8 @@ package struct SealedValue: Sendable, Equatable {
         case retiredKey(AppKeyKind, digest: [UInt8])
         case credential(Platform, name: String)
         case securePayload(id: String, identity: String)
+        /// The client secret of a login of operators.
+        case consoleLogin(name: String)
         /// The key of erasures, which belongs to no app.
         case erasureKey
     }
@@ -28,6 +30,7 @@ package struct SealedValue: Sendable, Equatable {
             StoredCredential.context(app: app, platform: platform, name: name)
         case .securePayload(let id, let identity):
             SecurePayload.context(app: app, id: id, identity: identity)
+        case .consoleLogin(let name): StoredConsoleLogin.context(app: app, name: name)
         case .erasureKey: ErasureKey.context
         }
     }
@@ -41,6 +44,7 @@ package struct SealedValue: Sendable, Equatable {
         case .credential(let platform, let name):
             "the \(platform.rawValue) credential \(name) of \(app)"
         case .securePayload(let id, _): "the secure payload \(id) of \(app)"
+        case .consoleLogin(let name): "the client secret of the console login \(name) of \(app)"
         case .erasureKey: "the key of erased names"
         }
     }
@@ -78,6 +82,11 @@ package struct SealedStore: Sendable {
                 place: .credential(credential.platform, name: credential.name),
                 sealed: credential.sealed
             )
+        }
+        values += try await ConsoleLoginStore(database: database).list().compactMap { login in
+            login.clientSecretSealed.map { sealed in
+                SealedValue(app: login.app, place: .consoleLogin(name: login.name), sealed: sealed)
+            }
         }
         let erasureKey = try await database.execute("SELECT sealed FROM erasure_key")
         values += try erasureKey.rows.map { row in
@@ -132,6 +141,13 @@ package struct SealedStore: Sendable {
                     UPDATE secure_payloads SET content = $3
                     WHERE app = $1 AND content = $2 AND id = $4
                     """, [.text(id)]
+                )
+            case .consoleLogin(let name):
+                (
+                    """
+                    UPDATE console_logins SET client_secret_sealed = $3
+                    WHERE app = $1 AND client_secret_sealed = $2 AND name = $4
+                    """, [.text(name)]
                 )
             case .erasureKey:
                 (

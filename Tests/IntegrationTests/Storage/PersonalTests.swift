@@ -29,7 +29,8 @@ struct PersonalTests {
             [
                 "app_fields", "app_links", "app_opens", "config_announcements", "config_heads",
                 "config_pending",
-                "config_tokens", "config_versions", "connection_counts", "credentials",
+                "config_tokens", "config_versions", "connection_counts", "console_logins",
+                "credentials",
                 "hub_templates", "imports",
                 "ingest_streams", "ingest_types", "logins", "retired_keys", "sync_pools",
             ]

@@ -16,7 +16,7 @@ extension ConsoleSurface {
                 .get,
                 "/console/sign-in",
                 handler: .unauthenticated { request, _ in
-                    signInPage(request, app: "", isRefused: false)
+                    await signInPage(request, app: "", isRefused: false)
                 }
             ),
             SurfaceRoute(
@@ -31,7 +31,9 @@ extension ConsoleSurface {
                 .post,
                 "/console/sign-out",
                 maximumBodyBytes: 4096,
-                handler: .unauthenticated { request, _ in try signOut(request) }
+                handler: .unauthenticated { request, context in
+                    try await signOut(request, context)
+                }
             ),
         ]
     }
@@ -47,7 +49,7 @@ extension ConsoleSurface {
         _ request: HTTPServerRequest,
         app: String,
         isRefused: Bool
-    ) -> HTTPServerResponse {
+    ) async -> HTTPServerResponse {
         let look = Look(request)
         let t = Words(look.language(for: request))
         let next = request.queryValue("next").flatMap(Address.init(within:))
@@ -57,6 +59,7 @@ extension ConsoleSurface {
             <div class="note bad" role="alert" id="problem"><p>\
             \(t("The app or its master key is wrong."))</p></div>
             """ : nil
+        let links = await issuerLinks(next: next, t)
         let body: HTML = """
             \(problem)
             <form class="card stack" method="post" action="\(Address(
@@ -70,6 +73,7 @@ extension ConsoleSurface {
             </div>
             <button class="btn primary">\(t("Sign in"))</button>
             </form>
+            \(links)
             """
         let frame = Frame(t: t, look: look, files: files)
         return Self.page(
@@ -92,7 +96,7 @@ extension ConsoleSurface {
         do {
             caller = try await context.admit(proof)
         } catch Refusal.unauthorized {
-            return signInPage(request, app: form.text("app"), isRefused: true)
+            return await signInPage(request, app: form.text("app"), isRefused: true)
         }
         let session = Session(
             of: caller.app,
@@ -101,19 +105,35 @@ extension ConsoleSurface {
             now: .now()
         )
         let next = request.queryValue("next").flatMap(Address.init(within:))
+        return try begin(session, next: next)
+    }
+
+    /// Redirects to the page from which the sign-in came, if it is one of the session's app.
+    func begin(
+        _ session: Session,
+        next: Address?,
+        cookies: [String] = []
+    ) throws -> HTTPServerResponse {
+        let page = next.flatMap { $0.isOf(app: session.app) ? $0 : nil }
         return Self.redirect(
-            to: next ?? Address(session.app),
-            cookies: [ConsoleCookie.session.line(try sessions.sealed(session))]
+            to: page ?? Address(session.app),
+            cookies: [ConsoleCookie.session.line(try sessions.sealed(session))] + cookies
         )
     }
 
-    /// `POST /console/sign-out`.
-    private func signOut(_ request: HTTPServerRequest) throws -> HTTPServerResponse {
+    /// `POST /console/sign-out`. It is audited while the session holds.
+    private func signOut(
+        _ request: HTTPServerRequest,
+        _ context: RequestContext
+    ) async throws -> HTTPServerResponse {
         guard request.isOfThisSite else { throw ConsoleError.foreignForm }
         let form = try Self.form(of: request)
         let session = ConsoleCookie.session.value(in: request)
             .flatMap { sessions.open($0, now: .now()) }
-        if let session, !session.accepts(form[Form.tokenName]) { throw ConsoleError.foreignForm }
+        if let session {
+            guard session.accepts(form[Form.tokenName]) else { throw ConsoleError.foreignForm }
+            _ = try? await context.admit(session.proof)
+        }
         return Self.redirect(
             to: Address("sign-in"),
             cookies: [ConsoleCookie.session.line("", seconds: 0)]
