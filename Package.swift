@@ -407,7 +407,6 @@ let package = Package(
                 "EventLoop", "Observability", "JSON",
             ]
         ),
-        tests("ConsoleTests", ["Console", "JSON"]),
         tests(
             "RegistrationTests",
             [
@@ -418,7 +417,10 @@ let package = Package(
         ),
         tests(
             "ConsoleTests",
-            ["Console", "Cryptography", "HTTPServer", "PushCore", "JSON"]
+            [
+                "Console", "Cryptography", "HTTPServer", "PushCore", "JSON", "Logins", "Apps",
+                "Gateway", "HTTPTransport", "Storage",
+            ]
         ),
         tests(
             "ConfigWatcherTests",
@@ -426,13 +428,6 @@ let package = Package(
                 "ConfigWatcher", "RemoteConfig", "Gateway", "HTTPServer", "ConfigStorage",
                 "PushCore",
                 "EventLoop", "JSON", "Observability",
-            ]
-        ),
-        tests(
-            "ConsoleTests",
-            [
-                "Console", "Logins", "Apps", "Gateway", "HTTPServer", "HTTPTransport", "Storage",
-                "PushCore", "Cryptography", "JSON",
             ]
         ),
         tests(

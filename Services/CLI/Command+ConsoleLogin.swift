@@ -23,14 +23,22 @@ extension Command {
                 "<role>=<value>",
                 "a role (viewer, sender, admin) and the claim's value that gives it; default: each role's own name"
             ),
-            .value("--role-claim", "<name>", "the claim that holds the values; default carillon_role"),
+            .value(
+                "--role-claim",
+                "<name>",
+                "the claim that holds the values; default carillon_role"
+            ),
             .value(
                 "--name-claim",
                 "<name>",
                 "the claim that names the person in the audit; default: email, else sub"
             ),
             .value("--scope", "<text>", "the scopes to request; default openid email profile"),
-            .value("--title", "<text>", "the text of the link on the sign-in page; default: the name"),
+            .value(
+                "--title",
+                "<text>",
+                "the text of the link on the sign-in page; default: the name"
+            ),
             .flag("--unlisted", "show no link on the sign-in page; /console/sign-in/<name> works"),
             .flag("--dry-run", "ask the issuer and say what would be; change nothing"), json,
         ]
@@ -213,7 +221,9 @@ extension Command {
         switch await JWKSSource(jwks, on: context.loop).fetch(login.jwksURL) {
         case .success(let fetched): return fetched
         case .failure(let fault):
-            throw CommandFailure("no keys from \(Terminal.short(login.jwksURL, 200)): \(fault.text)")
+            throw CommandFailure(
+                "no keys from \(Terminal.short(login.jwksURL, 200)): \(fault.text)"
+            )
         }
     }
 }

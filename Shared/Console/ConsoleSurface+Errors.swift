@@ -71,9 +71,12 @@ extension ConsoleSurface {
                 request,
                 403,
                 t("Not allowed"),
-                t("This needs the role {role}. An admin of the app can give it.", [
-                    "role": role.name(t)
-                ])
+                t(
+                    "This needs the role {role}. An admin of the app can give it.",
+                    [
+                        "role": role.name(t)
+                    ]
+                )
             )
         case .foreignForm:
             return self.error(

@@ -240,7 +240,7 @@ package struct ConsoleSurface: Surface {
 }
 
 extension HTTPServerRequest {
-    /// Whether a browser says that a page of this site sent the request. A client that is no browser
+    /// Whether a browser says that a page of this site sent the request. A client without a browser
     /// sends neither header.
     var isOfThisSite: Bool {
         if let site = header("sec-fetch-site"), site != "same-origin", site != "none" {

@@ -76,8 +76,9 @@ struct TokenClaims: Sendable {
         guard audiences.contains(where: { $0.isSame(as: login.clientID) }) else { return .audience }
         // A token for several clients says which of them it was issued to.
         let party = claims["azp"]
-        guard party == nil && audiences.count == 1
-            || party?.string?.isSame(as: login.clientID) == true
+        guard
+            party == nil && audiences.count == 1
+                || party?.string?.isSame(as: login.clientID) == true
         else { return .audience }
         guard constantTimeEqual(claims["nonce"]?.string ?? "", nonce) else { return .nonce }
         return nil

@@ -53,7 +53,7 @@ struct HTMLTests {
         #expect((Address(within: path) != nil) == isTaken)
     }
 
-    @Test("A value of a CSV file is no formula, and quotes are doubled")
+    @Test("A value of a CSV file is never run as a formula, and quotes are doubled")
     func csv() {
         #expect(CSV.line(["a", "b\"c", "=1+1"]) == "\"a\",\"b\"\"c\",\"'=1+1\"\r\n")
     }

@@ -101,9 +101,10 @@ struct SendFormTests {
     }
 
     @Test(
-        "An audience of several kinds, or one without fields, is chosen anew: a part would be more devices",
+        "An audience without fields of its own is not copied: a part of it would be more devices",
         arguments: [
-            ["channels": ["news"], "where": ["city": "Oslo"]], ["cql": "select * from _Installation"],
+            ["channels": ["news"], "where": ["city": "Oslo"]],
+            ["cql": "select * from _Installation"],
             ["where": [:]], [:], ["identities": ["ann"], "channels": ["news"]],
             ["platforms": ["apns"]],
         ] as [JSONObject]

@@ -35,7 +35,7 @@ struct SessionTests {
         #expect(sessions.open(cookie, now: session.expiresAt) == nil)
     }
 
-    @Test("An altered cookie, and one of other keys, is no session")
+    @Test("An altered cookie, and one of other keys, is not accepted")
     func altered() throws {
         let cookie = try sessions.sealed(session())
         for index in stride(from: 0, to: cookie.utf8.count, by: 7) {

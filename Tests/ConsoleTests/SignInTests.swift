@@ -164,8 +164,10 @@ struct SignInTests {
             #expect(actor(claims, claim: "email") == "oidc:\(name)", "\(verified.text)")
         }
         #expect(actor(["sub": "7"]) == "oidc:7")
-        #expect(actor(["sub": "7", "preferred_username": "ann"], claim: "preferred_username")
-            == "oidc:ann")
+        #expect(
+            actor(["sub": "7", "preferred_username": "ann"], claim: "preferred_username")
+                == "oidc:ann"
+        )
         #expect(actor(["sub": "7"], claim: "preferred_username") == "oidc:7")
         for email in ["", "a\nb", "a\u{0}", String(repeating: "a", count: 129)] {
             #expect(actor(["sub": "7", "email": .string(email)]) == "oidc:7")

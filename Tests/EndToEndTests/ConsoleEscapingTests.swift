@@ -95,7 +95,8 @@ extension EndToEndTests {
             _ fixture: ConsoleFixture
         ) async throws -> (device: String, push: String) {
             let (app, hostile) = (fixture.app, JSONValue.string(Self.hostile))
-            func save(_ path: String, _ body: JSONObject, _ isMaster: Bool) async throws -> String? {
+            func save(_ path: String, _ body: JSONObject, _ isMaster: Bool) async throws -> String?
+            {
                 let answer = try await http(
                     "POST",
                     fixture.service.url + path,

@@ -71,7 +71,8 @@ final class ConsoleIssuer: Sendable {
     }
 
     /// Exchanges a code once, for the client that proves itself and has the verifier.
-    private func token(_ request: HTTPServerRequest, _ origin: String) throws -> HTTPServerResponse {
+    private func token(_ request: HTTPServerRequest, _ origin: String) throws -> HTTPServerResponse
+    {
         func refusal(_ error: JSONValue, _ status: Int = 400) -> HTTPServerResponse {
             .json(["error": error], status: status)
         }
@@ -112,7 +113,8 @@ struct Browser {
 
     mutating func set(_ name: String, _ value: String?) { cookies[name] = value }
 
-    mutating func get(_ path: String, _ headers: [String: String] = [:]) async throws -> HTTPAnswer {
+    mutating func get(_ path: String, _ headers: [String: String] = [:]) async throws -> HTTPAnswer
+    {
         try await ask("GET", path, headers, [])
     }
 

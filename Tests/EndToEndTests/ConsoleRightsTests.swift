@@ -149,7 +149,7 @@ extension EndToEndTests {
                     body: ["token": .string(token)]
                 )
                 #expect(json.status == 400)
-                // An altered cookie is no session.
+                // An altered cookie is not accepted.
                 var altered = admin
                 let cookie = try #require(admin.cookies["__Host-carillon"])
                 let last: Character = cookie.last == "A" ? "B" : "A"

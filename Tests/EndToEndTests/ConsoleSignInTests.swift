@@ -50,7 +50,7 @@ extension EndToEndTests {
             }
         }
 
-        @Test("What the issuer returns must be to this browser's sign-in, and for this client")
+        @Test("A response of the issuer must be to this browser's sign-in, and for this client")
         func refused() async throws {
             try await ConsoleFixture.run { fixture in
                 func expect(
@@ -165,8 +165,8 @@ extension EndToEndTests {
                     let saved = session.cookies
                     #expect(try await session.get(home).status == 200)
                     if removal {
-                        try await fixture.carillon(["console", "login", "remove", app.id, "staff"])
-                            .successful("console login remove")
+                        let words = ["console", "login", "remove", app.id, "staff"]
+                        _ = try await fixture.carillon(words).successful("console login remove")
                     } else {
                         let set = try await fixture.setLogin(
                             "staff",
@@ -197,7 +197,8 @@ extension EndToEndTests {
                     ("\(fixture.home)/pushes?q=a", "\(fixture.home)/pushes?q=a"),
                     ("https://evil.example/", fixture.home), ("//evil.example", fixture.home),
                     ("/console/../../evil", fixture.home), ("/console/%2e%2e/v1", fixture.home),
-                    ("/console/another/pushes", fixture.home), ("javascript:alert(1)", fixture.home),
+                    ("/console/another/pushes", fixture.home),
+                    ("javascript:alert(1)", fixture.home),
                     ("/\\evil.example", fixture.home), ("/console/\r\nX: y", fixture.home),
                 ] {
                     var browser = Browser(fixture.service.url)
@@ -216,7 +217,9 @@ extension EndToEndTests {
             }
         }
 
-        @Test("Failed sign-ins of an address are limited, and a browser without state costs nothing")
+        @Test(
+            "Failed sign-ins of an address are limited, and a browser without state costs nothing"
+        )
         func limited() async throws {
             let limits = ["RATE_LIMIT_FAILURES_PER_ADDRESS": "1", "RATE_LIMIT_BURST": "5"]
             try await ConsoleFixture.run(limits) { fixture in
@@ -265,15 +268,33 @@ extension EndToEndTests {
                 try await refuses(set(app.id, "x", "--scope", "email"), "openid")
                 try await refuses(set(app.id, "x", "--title", "a\nb"), "--title")
                 let plain = try await fails(
-                    "set", app.id, "x", "--issuer", "http://id.example", "--client-id", "a"
+                    "set",
+                    app.id,
+                    "x",
+                    "--issuer",
+                    "http://id.example",
+                    "--client-id",
+                    "a"
                 )
                 #expect(plain.contains("--issuer"))
                 let elsewhere = try await fails(
-                    "set", app.id, "x", "--issuer", fixture.issuer.origin + "/x", "--client-id", "a"
+                    "set",
+                    app.id,
+                    "x",
+                    "--issuer",
+                    fixture.issuer.origin + "/x",
+                    "--client-id",
+                    "a"
                 )
                 #expect(elsewhere.contains("404"))
                 let slash = try await fails(
-                    "set", app.id, "x", "--issuer", fixture.issuer.origin + "/", "--client-id", "a"
+                    "set",
+                    app.id,
+                    "x",
+                    "--issuer",
+                    fixture.issuer.origin + "/",
+                    "--client-id",
+                    "a"
                 )
                 #expect(slash.contains("another issuer"))
 

@@ -89,7 +89,8 @@ struct IssuerClientTests {
                 verifier: "v"
             ).request
         }
-        let form = "grant_type=authorization_code&code=c%2Bd%2Fe%26f%3D"
+        let form =
+            "grant_type=authorization_code&code=c%2Bd%2Fe%26f%3D"
             + "&redirect_uri=https%3A%2F%2Fx.example%2Fr&code_verifier=v"
         let basic = request("s%é", inHeader: true)
         #expect(basic.form == form)
@@ -128,7 +129,10 @@ struct IssuerClientTests {
             case "/token": HTTPServerResponse.json(["id_token": "a.b.c"])
             case "/moved": HTTPServerResponse(status: 307, headers: ["Location": "/token"])
             default:
-                HTTPServerResponse(status: 200, body: Array(repeating: 0x20, count: (256 << 10) + 1))
+                HTTPServerResponse(
+                    status: 200,
+                    body: Array(repeating: 0x20, count: (256 << 10) + 1)
+                )
             }
         } _: { server, loop in
             func exchange(

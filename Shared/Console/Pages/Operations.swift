@@ -156,7 +156,9 @@ extension ConsoleSurface {
         return .file(
             name: "audit-\(app)-\(visit.t.now.day).csv",
             HTTPFile(contentType: "text/csv; charset=utf-8") { write in
-                try await write(CSV.line(["time", "actor", "action", "targets", "address", "status"]))
+                try await write(
+                    CSV.line(["time", "actor", "action", "targets", "address", "status"])
+                )
                 let entries = try await database.audit.list(app: app, since: nil, limit: 100_000)
                 for entry in entries {
                     try await write(

@@ -80,7 +80,7 @@ extension ConsoleSurface {
                 form: form.object
             )
         else { throw ConsoleError.badForm }
-        // Typing is no act; the push that comes of the draft is.
+        // The audit has the push that comes of the draft, not each change of the draft.
         visit.caller.context?.isAudited = true
         switch act {
         case "review":
@@ -252,7 +252,8 @@ extension ConsoleSurface {
         let t = visit.t
         let form = SendForm(draft.form)
         let validated: PushAcceptance.ValidatedPush
-        do { validated = try self.validated(form, id: draft.id, visit) } catch let wrong as SendForm
+        do { validated = try self.validated(form, id: draft.id, visit) } catch let wrong
+            as SendForm
             .Problem
         {
             var page = try await writingPage(form, id: draft.id, visit, problem: wrong)
@@ -296,7 +297,9 @@ extension ConsoleSurface {
         )
         page.crumbs = [(t("Send a push"), visit.address("send", query: ["draft": draft.id]))]
         page.lead = HTML(
-            text: t("Nothing is sent yet. The audience is fixed when you send, so the number may differ.")
+            text: t(
+                "Nothing is sent yet. The audience is fixed when you send, so the number may differ."
+            )
         )
         if problem != nil { page.status = 422 }
         return page
@@ -364,7 +367,8 @@ extension ConsoleSurface {
         visit.note(push.id)
         let flash: Flash =
             isDryRun
-            ? .dryRun : known ? .alreadySent : validated.push.releaseAt == nil ? .sending : .scheduled
+            ? .dryRun
+            : known ? .alreadySent : validated.push.releaseAt == nil ? .sending : .scheduled
         return .redirect(visit.address("pushes", push.id), flash: flash)
     }
 }

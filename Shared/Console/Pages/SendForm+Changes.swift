@@ -101,7 +101,9 @@ extension SendForm {
             self["channels"] = texts("channels").joined(separator: ", ")
             self["tags"] = request["tags"]?.string ?? ""
         case ["where"]:
-            guard let condition = request["where"], condition.object?.isEmpty == false else { return }
+            guard let condition = request["where"], condition.object?.isEmpty == false else {
+                return
+            }
             self["who"] = Audience.condition.rawValue
             self["where"] = condition.indented
         default: break

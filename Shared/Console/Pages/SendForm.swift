@@ -146,9 +146,12 @@ struct SendForm: Sendable {
             guard let value = try? JSONValue.parse(text), value.object != nil else {
                 throw Problem(
                     field: "where",
-                    sentence: t("This is no JSON object. Example: {example}", [
-                        "example": "{\"city\": \"Oslo\"}"
-                    ])
+                    sentence: t(
+                        "This is no JSON object. Example: {example}",
+                        [
+                            "example": "{\"city\": \"Oslo\"}"
+                        ]
+                    )
                 )
             }
             guard value.object?.isEmpty == false else {
@@ -241,9 +244,12 @@ struct SendForm: Sendable {
             guard let own = (try? JSONValue.parse(self["data"]))?.object else {
                 throw Problem(
                     field: "data",
-                    sentence: t("This is no JSON object. Example: {example}", [
-                        "example": "{\"match\": 8813}"
-                    ])
+                    sentence: t(
+                        "This is no JSON object. Example: {example}",
+                        [
+                            "example": "{\"match\": 8813}"
+                        ]
+                    )
                 )
             }
             data = own
@@ -294,9 +300,12 @@ struct SendForm: Sendable {
             guard Instant(iso8601: full + "Z") != nil else {
                 throw Problem(
                     field: "time",
-                    sentence: t("“{text}” is not a time. Example: {example}", [
-                        "text": String(text.prefix(40)), "example": "2026-11-26T07:30",
-                    ])
+                    sentence: t(
+                        "“{text}” is not a time. Example: {example}",
+                        [
+                            "text": String(text.prefix(40)), "example": "2026-11-26T07:30",
+                        ]
+                    )
                 )
             }
             // Without a zone it is each device's own time.
@@ -316,9 +325,12 @@ struct SendForm: Sendable {
         guard let number = Int(self[name].trimmed), range.contains(number) else {
             throw Problem(
                 field: name,
-                sentence: t("This is a whole number from {first} to {last}.", [
-                    "first": t.number(range.lowerBound), "last": t.number(range.upperBound),
-                ])
+                sentence: t(
+                    "This is a whole number from {first} to {last}.",
+                    [
+                        "first": t.number(range.lowerBound), "last": t.number(range.upperBound),
+                    ]
+                )
             )
         }
         return number
@@ -327,8 +339,9 @@ struct SendForm: Sendable {
     /// The field of the form that a field of the request comes from.
     static func field(ofRequest path: String) -> String {
         switch path.prefix(while: { $0 != "." && $0 != "[" }) {
-        case "channels", "tags", "installations", "identities", "where", "pace": return
-            String(path.prefix { $0 != "." && $0 != "[" })
+        case "channels", "tags", "installations", "identities", "where", "pace":
+            return
+                String(path.prefix { $0 != "." && $0 != "[" })
         case "push_time": return "time"
         case "expiration_interval": return "expiry"
         case "collapse_id": return "collapse"

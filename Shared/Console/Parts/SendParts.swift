@@ -24,7 +24,8 @@ struct SendParts {
 
     var audience: HTML {
         let names: [(SendForm.Audience, String)] = [
-            (.matching, t("Devices that match all conditions")), (.named, t("Named devices or users")),
+            (.matching, t("Devices that match all conditions")),
+            (.named, t("Named devices or users")),
             (.condition, t("A condition as where")), (.everyone, t("Everyone")),
         ]
         let choices = names.map { value, name -> HTML in
@@ -165,7 +166,9 @@ struct SendParts {
 
     /// The notification as a phone shows it, with the fallbacks of placeholders.
     static func preview(_ form: SendForm, _ t: Words) -> HTML {
-        if form["silent"] == "on" { return "<p class=\"hint\">\(t("A silent push shows nothing."))</p>" }
+        if form["silent"] == "on" {
+            return "<p class=\"hint\">\(t("A silent push shows nothing."))</p>"
+        }
         let title: HTML? =
             form["title"].isEmpty ? nil : "<strong>\(Part.own(form["title"]))</strong>"
         let kinds: [(StaticString, String)] = [

@@ -32,11 +32,15 @@ enum SignInFault: Error, Equatable, Sendable {
     func text(_ t: Words) -> String {
         switch self {
         case .unknownState:
-            t("This sign-in was not begun in this browser, or more than 10 minutes ago. Begin again.")
+            t(
+                "This sign-in was not begun in this browser, or more than 10 minutes ago. Begin again."
+            )
         case .refusedByIssuer(let error):
             t("The issuer refused the sign-in: {error}.", ["error": error])
         case .refusedCode:
-            t("The issuer does not accept the code of this sign-in. A code is valid once. Begin again.")
+            t(
+                "The issuer does not accept the code of this sign-in. A code is valid once. Begin again."
+            )
         case .refusedToken:
             t("The issuer's token is not valid for this console. The service's log has the reason.")
         case .noRole(let claim):

@@ -107,7 +107,10 @@ extension InstallationStore {
         } catch let error as StorageError where error.isStatementTimeout {
             let plan = try await database.transaction { transaction in
                 try await transaction.pipeline(
-                    [(ConditionPlan.sql, []), ("EXPLAIN (FORMAT JSON) SELECT 1 \(ofApp)", arguments)],
+                    [
+                        (ConditionPlan.sql, []),
+                        ("EXPLAIN (FORMAT JSON) SELECT 1 \(ofApp)", arguments),
+                    ],
                     isPrepared: false
                 )[1]
             }

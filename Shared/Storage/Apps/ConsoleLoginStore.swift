@@ -35,7 +35,7 @@ package struct StoredConsoleLogin: Sendable, Equatable {
     package var nameClaim: String?
     /// Whether the sign-in page shows its link. Its address works anyway.
     package var isListed: Bool
-    /// A UUID that the store makes anew each time the login is set.
+    /// A UUID: a new one each time the login is set.
     package var stamp: String
     package var createdAt: Instant
 

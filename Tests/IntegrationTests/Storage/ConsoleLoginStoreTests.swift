@@ -67,7 +67,9 @@ struct ConsoleLoginStoreTests {
                     try await logins.set(login("staff", app: "games"), isDryRun: isDryRun)
                 }
             }
-            await #expect(throws: StorageError.self) { try await logins.set(login("x", app: "none")) }
+            await #expect(throws: StorageError.self) {
+                try await logins.set(login("x", app: "none"))
+            }
             #expect(try await !logins.remove("games", name: "staff"))
             #expect(try await logins.list("games") == [])
             #expect(try await logins.list().map(\.app) == [StorageFixture.app])
