@@ -243,9 +243,8 @@ extension HTTPServerRequest {
     /// Whether a browser says that a page of this site sent the request. A client without a browser
     /// sends neither header.
     var isOfThisSite: Bool {
-        if let site = header("sec-fetch-site"), site != "same-origin", site != "none" {
-            return false
-        }
+        // Unlike `Host`, a proxy leaves this header as it is.
+        if let site = header("sec-fetch-site") { return site == "same-origin" || site == "none" }
         guard let origin = header("origin") else { return true }
         let parts = origin.split(separator: "/", omittingEmptySubsequences: false)
         guard let host = header("host"), parts.count == 3 else { return false }

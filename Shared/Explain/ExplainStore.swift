@@ -188,13 +188,18 @@ extension ExplainStore {
             OR action LIKE 'DELETE %schedulednotifications/%' OR action LIKE '%/cancel')
         """
 
+    /// The names of the actions that delete a device; the last one is the console's.
+    private static let deleting = """
+        (action LIKE 'DELETE %nstallation%' OR action LIKE '%/devices/:id/delete')
+        """
+
     private func cancellation(of push: StoredPush) async throws -> ExplainFacts.Deed? {
         let names = [push.id] + (push.scheduleID.map { [String($0)] } ?? [])
         return try await deed(names, push.app, Self.cancelling, before: push.updatedAt)
     }
 
     private func deletion(of id: String, _ app: String) async throws -> ExplainFacts.Deed? {
-        try await deed([id], app, "action LIKE 'DELETE %nstallation%'", before: nil)
+        try await deed([id], app, Self.deleting, before: nil)
     }
 
     /// Returns the first successful entry of the audit that names one of the targets.
@@ -209,7 +214,7 @@ extension ExplainStore {
             """
             SELECT actor, at FROM audit
             WHERE targets && $2::text[] AND app = $1 AND \(isMeant)
-                AND (status = 0 OR status BETWEEN 200 AND 299)
+                AND (status = 0 OR status BETWEEN 200 AND 399)
             ORDER BY at LIMIT 1
             """,
             [.text(app), .textArray(targets)]

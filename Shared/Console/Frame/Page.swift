@@ -97,7 +97,7 @@ struct HTTPFile: Sendable {
 
 /// A message on the page after an act. A cookie has its name, never its text.
 enum Flash: String, Sendable, CaseIterable {
-    case signedOut, sending, scheduled, dryRun, cancelled, muted, deleted, saved, alreadySent
+    case signedOut, sending, scheduled, dryRun, cancelled, deleted, saved, alreadySent
     case published, rolledBack, contentDeleted
 
     func text(_ t: Words) -> String {
@@ -107,7 +107,6 @@ enum Flash: String, Sendable, CaseIterable {
         case .scheduled: t("The push is scheduled. You can cancel it until it ends.")
         case .dryRun: t("The dry run is counted. Nothing is sent.")
         case .cancelled: t("The push is cancelled.")
-        case .muted: t("The device is muted.")
         case .deleted: t("It is deleted.")
         case .saved: t("It is saved.")
         case .published: t("The template is published.")

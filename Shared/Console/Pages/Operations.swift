@@ -159,7 +159,7 @@ extension ConsoleSurface {
                 try await write(
                     CSV.line(["time", "actor", "action", "targets", "address", "status"])
                 )
-                let entries = try await database.audit.list(app: app, since: nil, limit: 100_000)
+                let entries = try await database.audit.list(app: app, since: nil, limit: 10_000)
                 for entry in entries {
                     try await write(
                         CSV.line([

@@ -113,7 +113,7 @@ struct ConfigStoreTests {
             await #expect(throws: ConfigRollbackError.notFound) {
                 _ = try await config.rollBack(app, client, to: 0, by: user, record: record)
             }
-            // A person who compared with an older version is refused, and nothing changes.
+            // A caller that has compared with an older version is refused, and changes nothing.
             await #expect(throws: ConfigVersionMismatch(expected: 2, found: 3)) {
                 _ = try await config.rollBack(
                     app,

@@ -119,7 +119,7 @@ extension ConsoleSurface {
             return HTML(text: t("It is not announced to clients yet."))
         }
         guard let at = state.announcedAt else { return .empty }
-        return HTML(text: t("It was announced to clients {time}.", ["time": t.moment(at)]))
+        return HTML(text: t("It was announced to clients at {time}.", ["time": t.moment(at)]))
     }
 
     /// Rows that another system wrote, and that are invalid.

@@ -30,8 +30,7 @@ extension ConsoleSurface {
             columns: [
                 .init(t("Id")), .init(t("Identity")), .init(t("State")),
                 .init(t("Stored (UTC)"), width: 1), .init(t("Read (UTC)"), width: 2),
-                .init(t("Expires (UTC)"), width: 2), .init(t("Push"), width: 1),
-                .init(t("Delete"), .actions),
+                .init(t("Expires (UTC)"), width: 2), .init(t("Delete"), .actions),
             ],
             rows: entries.map { row(of: $0, visit) },
             empty: filter.isEmpty
@@ -84,16 +83,15 @@ extension ConsoleSurface {
         return [
             """
             \(Part.code(entry.id))\
-            <span class="sub">\(kinds.joined(separator: ", "))</span>
+            <span class="sub"><a href="\(visit.address("pushes", entry.pushID))">\(t("Push"))</a> \
+            \(kinds.joined(separator: ", "))</span>
             """,
             """
             <a href="\(visit.address("secure", query: ["by": "identity", "q": entry.identity]))">\
             \(Part.own(entry.identity))</a>
             """,
             entry.state.pill(t), t.time(entry.createdAt), entry.readAt.map(t.time) ?? .empty,
-            t.time(entry.expiresAt),
-            "<a href=\"\(visit.address("pushes", entry.pushID))\">\(t("Push"))</a>",
-            deletion(of: entry, visit),
+            t.time(entry.expiresAt), deletion(of: entry, visit),
         ]
     }
 
