@@ -9,7 +9,7 @@ import Storage
 extension Command {
     static let consoleLoginSet = Command(
         "console login set <app> <name>",
-        "Set an OIDC issuer for the console's operators after discovering its addresses",
+        "Set an OIDC issuer for operators of the console",
         options: [
             .value("--issuer", "<url>", "the issuer: the claim iss of its tokens, over https"),
             .value("--client-id", "<id>", "the console's client id at the issuer"),

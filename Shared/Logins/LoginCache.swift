@@ -53,7 +53,7 @@ package actor LoginCache {
     /// after it.
     private var notices = 0
 
-    /// - Parameter use: The logins whose keys `run` renews.
+    /// Makes a cache; `use` is the logins whose keys `run` renews.
     package init(
         _ database: PushDatabase,
         _ keys: JWKSSource,

@@ -15,7 +15,7 @@ struct WordsTests {
         for case let name as String in files where name.hasSuffix(".swift") {
             text += try String(contentsOf: folder.appending(path: name), encoding: .utf8)
         }
-        return text.replacing(#/\\\n\s*/#, with: "")
+        return text.replacing(#/ *\\\n */#, with: " ")
     }
 
     private static func matches(_ pattern: Regex<(Substring, Substring)>, _ text: String) -> Set<
@@ -28,8 +28,8 @@ struct WordsTests {
     /// count, and the headings of the menu.
     private static func pageTexts() throws -> Set<String> {
         let source = try sources("Console")
-        return matches(#/\bt(?:\.html)?\(\s*"((?:[^"\\]|\\.)*)"/#, source)
-            .union(matches(#/\bother: "((?:[^"\\]|\\.)*)"/#, source))
+        return matches(#/[^A-Za-z_]t(?:\.html)?\(\s*"((?:[^"\\]|\\.)*)"/#, source)
+            .union(matches(#/other: "((?:[^"\\]|\\.)*)"/#, source))
             .union(matches(#/\("([A-Z][a-z]+)", \[\./#, source))
     }
 

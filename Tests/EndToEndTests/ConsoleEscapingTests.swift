@@ -68,7 +68,7 @@ extension EndToEndTests {
                     let answer = try await admin.post(path, fields)
                     #expect((400..<500).contains(answer.status), "\(path)")
                     Self.expectEscaped(answer.text, path)
-                    #expect(answer.text.contains("&lt;img src=x"), "\(path)")
+                    #expect(answer.text.contains("&lt;img src"), "\(path)")
                 }
                 // The pages had the text at all.
                 for action in [

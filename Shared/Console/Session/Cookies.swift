@@ -24,9 +24,8 @@ enum ConsoleCookie: String {
         return nil
     }
 
-    /// Returns a `Set-Cookie` line. The value has only letters, digits and `-._`.
-    ///
-    /// - Parameter seconds: How long it is kept; 0 deletes it; nil: until the browser closes.
+    /// Returns a `Set-Cookie` line. The value has only letters, digits and `-._`. After `seconds` the
+    /// browser deletes it, at once if they are 0, and when it closes if they are nil.
     func line(_ value: String, seconds: Int? = nil) -> String {
         // Lax: the redirect from an issuer's page carries the cookie, forms of other sites do not.
         let age = seconds.map { "; Max-Age=\($0)" } ?? ""

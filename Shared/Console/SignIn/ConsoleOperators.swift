@@ -31,10 +31,8 @@ package actor ConsoleOperators {
     private let cache: Cache<[StoredConsoleLogin]>
     private var exchanges = 0
 
-    /// - Parameters:
-    ///   - origin: The console's public origin: `https://push.example.com`.
-    ///   - keys: The ring that seals cookies and client secrets.
-    ///   - issuers: The hosts that may be asked.
+    /// Makes the sign-in of a console at this public origin, such as `https://push.example.com`. The
+    /// `keys` seal cookies and client secrets, and `issuers` are the hosts that may be asked.
     package init(
         origin: String,
         _ database: PushDatabase,

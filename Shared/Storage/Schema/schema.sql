@@ -199,6 +199,29 @@ CREATE TABLE connection_nodes (
     open jsonb NOT NULL DEFAULT '{}'::jsonb,
     PRIMARY KEY (node)
 );
+CREATE TABLE console_logins (
+    name text COLLATE "C" NOT NULL,
+    app text COLLATE "C" NOT NULL,
+    title text NOT NULL,
+    issuer text COLLATE "C" NOT NULL,
+    client_id text COLLATE "C" NOT NULL,
+    client_secret_sealed bytea,
+    is_secret_in_header boolean NOT NULL,
+    authorization_url text NOT NULL,
+    token_url text NOT NULL,
+    jwks_url text COLLATE "C" NOT NULL,
+    scope text NOT NULL,
+    role_claim text NOT NULL,
+    roles json NOT NULL,
+    name_claim text,
+    is_listed boolean NOT NULL,
+    stamp uuid NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    PRIMARY KEY (name),
+    FOREIGN KEY (app) REFERENCES apps(id) ON DELETE CASCADE
+);
+CREATE INDEX console_logins_app ON public.console_logins USING btree (app);
+CREATE INDEX console_logins_jwks_url ON public.console_logins USING btree (jwks_url);
 CREATE TABLE credentials (
     app text COLLATE "C" NOT NULL,
     provider text NOT NULL,
@@ -619,6 +642,18 @@ CREATE TABLE outbox (
 CREATE INDEX outbox_due ON public.outbox USING btree (due_at, id);
 CREATE INDEX outbox_order ON public.outbox USING btree (order_key, id) WHERE (order_key IS NOT NULL);
 CREATE INDEX outbox_queues ON public.outbox USING btree (queue, due_at, id);
+CREATE TABLE push_drafts (
+    id uuid NOT NULL,
+    app text COLLATE "C" NOT NULL,
+    author text NOT NULL,
+    form jsonb NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    PRIMARY KEY (id),
+    FOREIGN KEY (app) REFERENCES apps(id) ON DELETE CASCADE
+);
+CREATE INDEX push_drafts_app ON public.push_drafts USING btree (app, updated_at);
+CREATE INDEX push_drafts_updated_at ON public.push_drafts USING btree (updated_at);
 CREATE TABLE push_receipts (
     app text COLLATE "C" NOT NULL,
     target text COLLATE "C" NOT NULL,

@@ -186,6 +186,17 @@ struct Personal: Sendable {
                 isLimited: true
             )
         ),
+        // Drafts of pushes that name the subject. An app has at most 1,000 drafts.
+        Personal(
+            nil,
+            "push_drafts",
+            [
+                """
+                \(ofApp) AND EXISTS (SELECT FROM jsonb_each_text(t.form) AS f, unnest(\(names)) AS n
+                    WHERE strpos(f.value, n) > 0)
+                """
+            ]
+        ),
         Personal(
             "identities",
             "identities",
