@@ -162,9 +162,11 @@ package struct ConsoleSurface: Surface {
         guard type.lowercased().hasPrefix("application/x-www-form-urlencoded") else {
             throw ConsoleError.badForm
         }
-        do throws(HTTPProblem) { return Form(try parseForm(request.body)) } catch {
+        let fields: [(name: String, value: String)]
+        do throws(HTTPProblem) { fields = try parseForm(request.body) } catch {
             throw ConsoleError.badForm
         }
+        return try Form(fields)
     }
 
     private func response(to visit: Visit, _ answer: PageAnswer) throws -> HTTPServerResponse {

@@ -1,4 +1,4 @@
-import JSON
+package import JSON
 import PushCore
 
 /// The words of one condition of an audience. Pure.
@@ -37,6 +37,9 @@ enum ClauseWords {
     }
 
     private static func phrase(_ field: String, _ test: WhereTest) -> Phrase {
+        if secretFields.contains(field), !test.isOnPresence {
+            return Phrase("{field} meets a condition on its value", ["field": .text(field)])
+        }
         func words(_ template: String, _ value: String) -> Phrase {
             Phrase(template, ["field": .text(field), "value": .text(value)])
         }
@@ -113,11 +116,8 @@ enum ClauseWords {
 
     // MARK: The device's value
 
-    /// Fields that contain the device's address at a provider. They are shown to no caller.
-    private static let secretFields: ExactStringSet = [
-        "deviceToken", "registrationId", "subscriptionUri", "deviceUri", "pushChannel",
-        HubTemplate.field,
-    ]
+    /// Fields whose values an explanation hides.
+    private static let secretFields = SecretFields.names
 
     private static func name(of path: WherePath) -> String {
         switch path.text {
@@ -170,4 +170,21 @@ enum ClauseWords {
             }
         }
     }
+}
+
+extension WhereTest {
+    /// Whether it names no value.
+    fileprivate var isOnPresence: Bool {
+        if case .exists = self { return true }
+        return false
+    }
+}
+
+/// Fields that contain the device's address at a provider, or the secret by which it connects. Their
+/// values are shown to nobody who may not see tokens, nor in explanations.
+package enum SecretFields {
+    package static let names: ExactStringSet = [
+        "deviceToken", "registrationId", "subscriptionUri", "deviceUri", "pushChannel",
+        "installationId", HubTemplate.field,
+    ]
 }

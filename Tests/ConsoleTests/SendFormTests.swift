@@ -27,7 +27,7 @@ struct SendFormTests {
     func nobody() throws {
         #expect(problem([:]) == "who")
         #expect(problem(["who": "some"]) == "channels")
-        #expect(problem(["who": "some", "f0": "", "v0": "Oslo"]) == "channels")
+        #expect(problem(["who": "some", "f0": "", "v0": "Oslo"]) == "v0")
         #expect(problem(["who": "named"]) == "installations")
         #expect(problem(["who": "condition", "where": "{}"]) == "where")
         #expect(problem(["who": "condition", "where": "[1"]) == "where")
@@ -37,7 +37,7 @@ struct SendFormTests {
     @Test("Conditions become a where")
     func conditions() throws {
         let found = try request([
-            "who": "some", "channels": " news, sport ", "tags": "vip && !muted",
+            "who": "some", "channels": " news \n sport ", "tags": "vip && !muted",
             "f0": "city", "o0": "isAmong", "v0": "Oslo, Bergen",
             "f1": "age", "o1": "atLeast", "v1": "18",
             "f2": "name", "o2": "beginsWith", "v2": "A.b",
@@ -54,6 +54,33 @@ struct SendFormTests {
         ]
         #expect(JSONValue.object(found) == wanted)
         _ = try PushRequest.parse(found, now: .now())
+    }
+
+    @Test("A slip in a condition is refused: what is left out would select more devices")
+    func slips() throws {
+        let row = ["who": "some", "channels": "news"]
+        func with(_ more: [String: String]) -> String? { problem(row.merging(more) { $1 }) }
+        #expect(with(["f0": "", "v0": "Bergen"]) == "v0")
+        #expect(with(["f0": "city", "o0": "beginsWith", "v0": " "]) == "v0")
+        #expect(with(["f0": "city", "o0": "differs", "v0": ""]) == "v0")
+        #expect(with(["f0": "optOut", "o0": "exists", "v0": "no"]) == "v0")
+        #expect(with(["f0": "", "v0": ""]) == nil)
+        let named = try request(["who": "named", "identities": "Doe, John\ncn=ann,dc=example"])
+        #expect(named["identities"] == ["Doe, John", "cn=ann,dc=example"])
+    }
+
+    @Test("A push with fields that the page does not have is not copied without them")
+    func uncopied() {
+        let sent: JSONObject = ["where": [:], "data": [:], "flow_control": 1000, "topic": "com.b"]
+        #expect(SendForm.uncopied(sent) == ["flow_control", "topic"])
+        #expect(SendForm.uncopied(["data": ["alert": "hi"], "pace": 5]) == [])
+    }
+
+    @Test("A review is of one content")
+    func digests() {
+        let form = SendForm(["who": "named", "installations": "a"])
+        #expect(form.digest == SendForm(form.object).digest)
+        #expect(form.digest != SendForm(["who": "everyone"]).digest)
     }
 
     @Test("A wrong field is named")

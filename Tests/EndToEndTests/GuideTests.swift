@@ -26,7 +26,7 @@ extension EndToEndTests {
         func pagesAreAll() throws {
             let guides = try FileManager.default
                 .contentsOfDirectory(atPath: GuidePage.root.appending(path: "deploy/guides").path)
-            for guide in guides {
+            for guide in guides where guide.hasSuffix(".md") {
                 #expect(Self.pages.contains("deploy/guides/\(guide)"))
             }
         }

@@ -1,3 +1,4 @@
+import Explain
 import Gateway
 import HTTPServer
 import InstallationStorage
@@ -25,7 +26,7 @@ extension ConsoleSurface {
     private func deviceList(_ visit: Visit) async throws -> Page {
         let t = visit.t
         let filter = DeviceFilter(visit)
-        let found = try await devices(filter, of: visit.app)
+        let found = try await devices(filter, of: visit.app, for: visit.role)
         let shown = found.prefix(Self.pageSize)
         let older =
             found.count > Self.pageSize
@@ -49,9 +50,17 @@ extension ConsoleSurface {
         )
     }
 
-    private func devices(_ filter: DeviceFilter, of app: String) async throws -> [Installation] {
+    private func devices(
+        _ filter: DeviceFilter,
+        of app: String,
+        for role: Role
+    ) async throws -> [Installation] {
         let limit = Self.pageSize + 1
         if let text = filter.text, filter.kind == .id {
+            // By beginnings, a viewer could find out an installationId, which is a secret.
+            guard role >= .sender else {
+                return try await database.installations.find(app: app, objectIDs: [text])
+            }
             return try await database.installations.find(
                 app: app,
                 named: text,
@@ -108,12 +117,14 @@ extension ConsoleSurface {
 
     private func device(of visit: Visit) async throws -> Installation {
         let id = visit.parameter("id")
-        let found = try await database.installations.find(
-            app: visit.app,
-            named: id,
-            beginnings: false,
-            limit: 1
-        )
+        let found =
+            visit.role >= .sender
+            ? try await database.installations.find(
+                app: visit.app,
+                named: id,
+                beginnings: false,
+                limit: 1
+            ) : try await database.installations.find(app: visit.app, objectIDs: [id])
         guard let device = found.first else {
             throw ConsoleError.missing(
                 visit.t("No device has the id {id}.", ["id": String(id.prefix(64))])
@@ -185,7 +196,8 @@ extension ConsoleSurface {
     /// The app's own fields; those that start with `_` are the service's.
     private static func fields(of device: Installation, _ t: Words) -> HTML {
         var list = KeyValues()
-        for (name, value) in device.fields where !name.hasPrefix("_") && name != "deviceToken" {
+        for (name, value) in device.fields
+        where !name.hasPrefix("_") && !SecretFields.names.contains(name) {
             let text = value.string ?? value.text
             list.items.append((name, Part.own(String(text.prefix(500)))))
         }
@@ -243,11 +255,15 @@ struct DeviceFilter {
     }
 
     let kind: Kind
+    /// Only people who may see tokens may search by one.
+    private let kinds: [Kind]
     let text: String?
     let after: String?
 
     init(_ visit: Visit) {
-        kind = visit.query("by").flatMap(Kind.init(rawValue:)) ?? .id
+        let named = visit.query("by").flatMap(Kind.init(rawValue:)) ?? .id
+        kinds = Kind.allCases.filter { $0 != .token || visit.role >= .sender }
+        kind = kinds.contains(named) ? named : .id
         text = visit.query("q")
         after = visit.query("after")
     }
@@ -275,7 +291,7 @@ struct DeviceFilter {
 
     func form(_ visit: Visit) -> HTML {
         let t = visit.t
-        let kinds = Kind.allCases.map { ($0.rawValue, $0.title(t)) }
+        let kinds = kinds.map { ($0.rawValue, $0.title(t)) }
         return """
             <form class="filters" method="get" action="\(visit.address("devices"))" role="search" \
             data-swap="#list">

@@ -70,7 +70,7 @@ extension ConsoleSurface {
                 <div class="stack">\(parts.verdict)
                 <ol class="stack trail">\(parts.steps)</ol>
                 \(Part.card(t("Next step"), "<p>\(t.phrase(explanation.nextStep))</p>"))
-                \(Part.block(parts.command, id: "command", t))</div>
+                \(parts.command.map { Part.block($0, id: "command", t) })</div>
                 """
         )
         page.crumbs = [
@@ -105,8 +105,13 @@ struct ExplainParts {
             """
     }
 
-    /// The same in a terminal.
-    var command: String {
+    /// The same in a terminal. An id from the address bar could hold another command, so only an id of
+    /// letters, digits and hyphens is shown.
+    var command: String? {
+        let isPlain = explanation.installationID.utf8.allSatisfy {
+            ASCII.isAlphanumeric($0) || $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "_")
+        }
+        guard isPlain, !explanation.installationID.hasPrefix("-") else { return nil }
         if let push = explanation.pushID {
             return "carillon push explain \(push) \(explanation.installationID)"
         }

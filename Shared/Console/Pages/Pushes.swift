@@ -57,9 +57,13 @@ extension ConsoleSurface {
             let listing = PushStore.Listing(statuses: filter.state.statuses, after: filter.after)
             return try await database.pushes.list(app: app, listing, limit: most)
         }
-        let byID = try await database.pushes.find(beginning: text.lowercased(), limit: most)
+        let byID = try await database.pushes.find(
+            beginning: text.lowercased(),
+            app: app,
+            limit: most
+        )
         let byEvent = try await database.pushes.find(eventID: text, app: app)
-        return (byID.filter { $0.app == app } + byEvent).filter { push in
+        return (byID + byEvent).filter { push in
             filter.state.statuses?.contains(push.status) ?? true
         }
     }
@@ -118,11 +122,14 @@ extension ConsoleSurface {
     private func pushPage(_ visit: Visit) async throws -> Page {
         let t = visit.t
         let push = try await database.receipts.added(to: try await push(of: visit))
-        let examples = try await database.deliveries.examples(
-            of: Array(push.failures.prefix(20)),
-            in: push.id,
-            limit: 3
-        )
+        // While it is sent, the page renews itself every two seconds, and examples read deliveries.
+        let examples =
+            push.status.isFinal
+            ? try await database.deliveries.examples(
+                of: Array(push.failures.prefix(20)),
+                in: push.id,
+                limit: 3
+            ) : push.failures.prefix(20).map { FailureExample(failure: $0, targets: []) }
         let live: HTML = push.status.isFinal ? .empty : " data-live=\"2\""
         var page = Page(
             push.headline(t),

@@ -39,9 +39,13 @@ extension ConsoleSurface {
             guard let push = try await database.pushes.find(copied.lowercased()),
                 push.app == visit.app
             else { throw ConsoleError.missing(visit.t("There is no such push.")) }
-            guard push.request["native"] == nil, push.request["template"] == nil else {
+            let uncopied = SendForm.uncopied(push.request)
+            guard uncopied.isEmpty else {
                 throw ConsoleError.conflict(
-                    visit.t("The push has a provider's own payload, which has no fields here.")
+                    visit.t(
+                        "The push cannot be copied: this page has no fields for {fields}.",
+                        ["fields": uncopied.joined(separator: ", ")]
+                    )
                 )
             }
             return .page(
@@ -72,6 +76,11 @@ extension ConsoleSurface {
         var form = SendForm(visit.form)
         let act = visit.form.text("do")
         form.change(act)
+        // A count comes while the person types. It must not put an older content over a newer one.
+        if act == "count" {
+            visit.caller.context?.isAudited = true
+            return .page(try await writingPage(form, id: id, visit, isCounted: true))
+        }
         guard
             try await database.drafts.save(
                 id,
@@ -90,7 +99,6 @@ extension ConsoleSurface {
                 return .page(page)
             }
             return .redirect(visit.address("send", id, "review"))
-        case "count": return .page(try await writingPage(form, id: id, visit, isCounted: true))
         default: return .redirect(visit.address("send", query: ["draft": id]))
         }
     }
@@ -122,7 +130,7 @@ extension ConsoleSurface {
                 .init(
                     app: visit.app,
                     source: Self.eventSource,
-                    id: isDryRun ? "dry-run:\(id)" : id
+                    id: isDryRun ? "dry-run:\(id):\(form.digest.prefix(16))" : id
                 ),
                 includesPushID: visit.caller.includesPushIDs,
                 now: acceptance.clock.now()
@@ -290,6 +298,7 @@ extension ConsoleSurface {
                 \(Part.card(t("Request"), review.request))</div>
                 <form class="card stack sticky" method="post" \
                 action="\(visit.address("send", draft.id, "review"))">\(visit.formToken)
+                <input type="hidden" name="draft" value="\(form.digest)">
                 <h2>\(t("Confirm"))</h2>
                 \(confirmation(devices, problem, visit))
                 </form></div>
@@ -305,19 +314,43 @@ extension ConsoleSurface {
         return page
     }
 
+    /// Whether the number must be typed: the reviewed number, or that of now, is large.
+    private func needsConfirmation(
+        _ reviewed: Int,
+        _ draft: PushDraft,
+        _ visit: Visit
+    ) async throws -> Bool {
+        if reviewed > Self.unconfirmedDevices { return true }
+        guard
+            case .installations(let selectors)? = try? validated(
+                SendForm(draft.form),
+                id: draft.id,
+                visit
+            ).audience
+        else { return false }
+        let now = try await database.installations.count(
+            app: visit.app,
+            selectors,
+            withinMilliseconds: Self.countMilliseconds
+        )
+        return (now.reachableCount ?? now.selected) > Self.unconfirmedDevices
+    }
+
     private func confirmation(_ devices: Int, _ problem: String?, _ visit: Visit) -> HTML {
         let t = visit.t
         let number = t.count(devices, one: "{count} device", other: "{count} devices")
+        let wrong = problem.map { problem -> HTML in
+            "<p class=\"error\" role=\"alert\">\(problem)</p>"
+        }
         let typed: HTML =
             devices > Self.unconfirmedDevices
             ? Field(
                 "confirm",
                 t("Number of devices"),
-                hint: HTML(text: t("Type {number} to confirm.", ["number": String(devices)])),
-                error: problem
+                hint: HTML(text: t("Type {number} to confirm.", ["number": String(devices)]))
             ).input("") : .empty
         return """
-            <input type="hidden" name="devices" value="\(devices)">\(typed)
+            <input type="hidden" name="devices" value="\(devices)">\(wrong)\(typed)
             <button class="btn primary" name="do" value="send">\
             \(t("Send to {devices}", ["devices": number]))</button>
             <button class="btn" name="do" value="dry-run">\(t("Dry run"))</button>
@@ -331,9 +364,19 @@ extension ConsoleSurface {
     /// second press finds the first push.
     private func send(_ visit: Visit) async throws -> PageAnswer {
         let draft = try await draft(visit.parameter("draft"), visit)
+        // What is sent is what was reviewed, also if somebody has changed the draft since.
+        guard visit.form.text("draft") == SendForm(draft.form).digest else {
+            return .page(
+                try await reviewPage(
+                    draft,
+                    visit,
+                    problem: visit.t("The draft was changed after this review. Review it again.")
+                )
+            )
+        }
         let isDryRun = visit.form.text("do") == "dry-run"
         let devices = Int(visit.form.text("devices")) ?? Int.max
-        if !isDryRun, devices > Self.unconfirmedDevices {
+        if !isDryRun, try await needsConfirmation(devices, draft, visit) {
             let typed = visit.form.text("confirm").filter(\.isNumber)
             guard typed == String(devices) else {
                 return .page(

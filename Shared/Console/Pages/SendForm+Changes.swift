@@ -1,3 +1,4 @@
+import Cryptography
 import JSON
 
 extension SendForm {
@@ -23,6 +24,21 @@ extension SendForm {
 
     private static func index(_ act: String, after prefix: String) -> Int? {
         act.hasPrefix(prefix) ? Int(act.dropFirst(prefix.count)) : nil
+    }
+
+    /// Identifies the content: a review is of this content and no other.
+    var digest: String { Hex.encode(sha256(JSONValue.object(object).bytes)) }
+
+    /// Returns the fields of a stored request that this page has no fields for, and that a copy would
+    /// lose. The times of the old push are chosen again.
+    static func uncopied(_ request: JSONObject) -> [String] {
+        let kept: Set<String> = [
+            "channels", "tags", "where", "installations", "identities", "data", "collapse_id",
+            "pace",
+            "prod", "push_time", "expiration_time", "expiration_interval", "dry_run", "app", "id",
+            "source", "notification_id", "cql", "platforms", "tokens", "audience_topic",
+        ]
+        return request.map(\.key).filter { !kept.contains($0) }.sorted()
     }
 
     /// Returns the request's audience alone, to count it.
@@ -98,7 +114,7 @@ extension SendForm {
             self["identities"] = texts("identities").joined(separator: "\n")
         case Self.selected:
             self["who"] = Audience.matching.rawValue
-            self["channels"] = texts("channels").joined(separator: ", ")
+            self["channels"] = texts("channels").joined(separator: "\n")
             self["tags"] = request["tags"]?.string ?? ""
         case ["where"]:
             guard let condition = request["where"], condition.object?.isEmpty == false else {

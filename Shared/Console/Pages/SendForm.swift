@@ -60,8 +60,9 @@ struct SendForm: Sendable {
 
     private static func isField(_ name: String) -> Bool {
         if fields.contains(name) { return true }
-        guard let first = name.first, "focvlxy".contains(first) else { return false }
-        return Int(name.dropFirst()).map { (0..<10).contains($0) } ?? false
+        let bytes = Array(name.utf8)
+        return bytes.count == 2 && "fovlxy".utf8.contains(bytes[0])
+            && (0x30...0x39).contains(bytes[1])
     }
 
     subscript(name: String) -> String {
@@ -168,8 +169,7 @@ struct SendForm: Sendable {
     private func named(_ t: Words) throws(Problem) -> JSONObject {
         var fields: JSONObject = [:]
         for name in ["installations", "identities"] {
-            let ids = self[name].split(whereSeparator: { $0.isNewline || $0 == "," })
-                .map { String($0).trimmed }.filter { !$0.isEmpty }
+            let ids = lines(name)
             if !ids.isEmpty { fields[name] = .array(ids.map(JSONValue.string)) }
         }
         guard !fields.isEmpty else {
@@ -183,12 +183,18 @@ struct SendForm: Sendable {
 
     private func selected(_ t: Words) throws(Problem) -> JSONObject {
         var fields: JSONObject = [:]
-        let channels = self["channels"].split(separator: ",").map { String($0).trimmed }
-            .filter { !$0.isEmpty }
+        let channels = lines("channels")
         if !channels.isEmpty { fields["channels"] = .array(channels.map(JSONValue.string)) }
         if !self["tags"].trimmed.isEmpty { fields["tags"] = .string(self["tags"].trimmed) }
         var conditions: [JSONValue] = []
-        for (index, row) in rows.enumerated() where !row.field.isEmpty {
+        for (index, row) in rows.enumerated() {
+            guard !row.field.isEmpty else {
+                // A condition that is left out would select more devices.
+                guard row.value.trimmed.isEmpty else {
+                    throw Problem(field: "v\(index)", sentence: t("Name the field of this value."))
+                }
+                continue
+            }
             conditions.append([row.field: try Self.condition(row, at: index, t)])
         }
         if conditions.count == 1 { fields["where"] = conditions[0] }
@@ -202,14 +208,28 @@ struct SendForm: Sendable {
         return fields
     }
 
+    /// Returns a field's lines without blanks around them.
+    private func lines(_ name: String) -> [String] {
+        self[name].split(whereSeparator: \.isNewline).map { String($0).trimmed }
+            .filter { !$0.isEmpty }
+    }
+
     private static func condition(
         _ row: Row,
         at index: Int,
         _ t: Words
     ) throws(Problem) -> JSONValue {
         let value = scalar(row.value)
+        if [.differs, .beginsWith].contains(row.comparison), row.value.trimmed.isEmpty {
+            throw Problem(field: "v\(index)", sentence: t("Name at least one value."))
+        }
         switch row.comparison {
-        case .exists: return ["$exists": .bool(row.value.trimmed.lowercased() != "false")]
+        case .exists:
+            let word = row.value.trimmed.lowercased()
+            guard ["", "true", "false"].contains(word) else {
+                throw Problem(field: "v\(index)", sentence: t("This is true or false."))
+            }
+            return ["$exists": .bool(word != "false")]
         case .equals: return value
         case .differs: return ["$ne": value]
         case .isAmong:

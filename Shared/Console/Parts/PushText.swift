@@ -10,8 +10,7 @@ struct PushText {
 
     init(_ request: JSONObject) {
         let data = request["data"]?.object ?? [:]
-        // Variants by platform or language have their text one level below; the first one stands
-        // for all.
+        // Variants by platform have their text one level below; the first one stands for all.
         let content = Self.content(data)
         title = content.title
         body = content.body
@@ -25,14 +24,17 @@ struct PushText {
         default: break
         }
         if let title = text(data["title"]) { return (title, nil) }
-        for (_, value) in data {
-            if let variant = value.object {
+        for name in platforms {
+            if let variant = data[name]?.object {
                 let found = content(variant)
                 if found.title != nil || found.body != nil { return found }
             }
         }
         return (nil, nil)
     }
+
+    /// The objects of `data` that hold the texts of one platform; all others are data of the app.
+    private static let platforms = ["ios", "android", "wp", "fcm", "mi", "hms"]
 
     private static func text(_ value: JSONValue?) -> String? {
         guard let text = value?.string, !text.isEmpty else { return nil }

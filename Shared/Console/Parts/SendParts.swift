@@ -44,7 +44,7 @@ struct SendParts {
             </fieldset>
             <div class="when some">
             \(field("channels", t("Channels"), hint: HTML(
-                text: t("Any of these, separated by commas."))).input(form["channels"]))
+                text: t("Any of these, one a line."))).area(form["channels"], rows: 2))
             \(field("tags", t("Tags"), hint: HTML(
                 text: t("An expression, such as {example}", ["example": "(vip && !muted)"])))
                 .input(form["tags"]))

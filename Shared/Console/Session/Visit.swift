@@ -46,18 +46,29 @@ struct Form: Sendable {
     /// The largest form has a push with its languages.
     static let maximumBytes = 256 << 10
 
-    private let fields: [(name: String, value: String)]
+    /// The largest form has ten conditions and ten languages.
+    static let maximumFields = 500
 
-    init(_ fields: [(name: String, value: String)] = []) { self.fields = fields }
+    private let fields: [String: String]
 
-    subscript(name: String) -> String? { fields.first { $0.name == name }?.value }
+    /// Makes a form; of several fields with one name the first one counts.
+    ///
+    /// - Throws: `ConsoleError.badForm` if there are too many.
+    init(_ fields: [(name: String, value: String)]) throws(ConsoleError) {
+        guard fields.count <= Self.maximumFields else { throw .badForm }
+        self.fields = Dictionary(fields.map { ($0.name, $0.value) }) { first, _ in first }
+    }
+
+    init() { fields = [:] }
+
+    subscript(name: String) -> String? { fields[name] }
 
     /// Returns a field without blanks around it; empty if it is missing.
     func text(_ name: String) -> String { (self[name] ?? "").trimmed }
 
-    func has(_ name: String) -> Bool { fields.contains { $0.name == name } }
+    func has(_ name: String) -> Bool { fields[name] != nil }
 
-    var names: [String] { fields.map(\.name) }
+    var names: [String] { Array(fields.keys) }
 }
 
 extension String {

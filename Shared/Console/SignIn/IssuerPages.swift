@@ -61,6 +61,8 @@ extension ConsoleSurface {
         _ context: RequestContext
     ) async throws -> HTTPServerResponse {
         try context.countArrival()
+        // A page of another site must not exchange the session of this browser.
+        guard request.isOfThisSite else { return Self.redirect(to: Address("sign-in")) }
         let (operators, login) = try await login(of: request)
         let next = request.queryValue("next").flatMap(Address.init(within:))
         let flow = SignInFlow(at: login, next: next, now: .now())

@@ -84,7 +84,7 @@ extension InstallationStore {
         let arguments = parameters
         let ofApp = "FROM installations n WHERE n.app = $1\(conditions)"
         do {
-            let rows = try await database.transaction { transaction in
+            let rows = try await database.asking { transaction in
                 try await transaction.pipeline(
                     [
                         (ConditionPlan.sql, []),

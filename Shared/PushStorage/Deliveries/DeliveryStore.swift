@@ -26,6 +26,11 @@ package struct FailureExample: Sendable, Equatable {
     package var failure: FailureCount
     /// Installations by their object ids; tokens that a push named by their hash.
     package var targets: [String]
+
+    package init(failure: FailureCount, targets: [String]) {
+        self.failure = failure
+        self.targets = targets
+    }
 }
 
 /// Reads the ledger's rows, for reports. The stores of `Planning/` and the checkpoints of shards

@@ -24,7 +24,7 @@ extension PushStore {
     ///   find.
     package func list(app: String, _ listing: Listing, limit: Int) async throws -> [StoredPush] {
         if let after = listing.after, !PushIdentity.isUUID(after) { return [] }
-        return try await database.execute(
+        return try await database.ask(
             """
             SELECT \(Self.columns) FROM all_pushes p
             WHERE app = $1 AND ($2::text[] IS NULL OR status = ANY ($2::text[]))

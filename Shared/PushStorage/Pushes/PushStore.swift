@@ -238,11 +238,18 @@ package struct PushStore: Sendable {
     }
 
     /// Returns the pushes whose ids have this prefix, ordered by their ids.
-    package func find(beginning: String, limit: Int) async throws -> [StoredPush] {
+    package func find(
+        beginning: String,
+        app: String? = nil,
+        limit: Int
+    ) async throws -> [StoredPush] {
         guard let range = PushIdentity.range(beginning: beginning) else { return [] }
         return try await database.execute(
-            "SELECT \(Self.columns) FROM all_pushes WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT $3",
-            [.uuid(range.first), .uuid(range.last), .integer(limit)]
+            """
+            SELECT \(Self.columns) FROM all_pushes
+            WHERE id BETWEEN $1 AND $2 AND ($3::text IS NULL OR app = $3) ORDER BY id LIMIT $4
+            """,
+            [.uuid(range.first), .uuid(range.last), .optional(text: app), .integer(limit)]
         ).rows.map(Self.push)
     }
 

@@ -117,6 +117,16 @@ package final class Database: Sendable {
         }
     }
 
+    /// Runs a transaction with a client's condition on one of the connections of `ask`; it sets its own
+    /// time limit.
+    package func asking<Value: Sendable>(
+        _ body: @escaping @Sendable (PostgresTransaction) async throws -> Value
+    ) async throws -> Value {
+        try await questions.enter()
+        defer { questions.leave() }
+        return try await transaction(body)
+    }
+
     /// Executes one statement outside of any transaction, without a timeout.
     package func executeAlone(_ sql: String) async throws {
         try await executeAlone([sql])

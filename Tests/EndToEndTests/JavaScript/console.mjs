@@ -219,10 +219,13 @@ async function withoutScript() {
   await page.click("button.danger");
   const gone = await page.goto(`${console_}/${app}/devices/${id}`);
   check("the device is gone", gone.status(), 404);
-  await page.goto(`${console_}/${app}/audit`);
-  const acts = await page.textContent("#list");
-  check("the sending is in the audit", acts.includes("POST /console/:app/send/:draft/review"));
-  check("the deletion is in the audit", acts.includes("POST /console/:app/devices/:id/delete"));
+  // The audit is written a moment after the response.
+  for (const act of ["send/:draft/review", "devices/:id/delete"]) {
+    await until("in the audit: " + act, async () => {
+      await page.goto(`${console_}/${app}/audit`);
+      return (await page.textContent("#list")).includes("POST /console/:app/" + act) || undefined;
+    });
+  }
   await page.click(".who form button");
   const after = await page.goto(`${console_}/${app}/pushes`);
   check("signed out", new URL(after.url()).pathname, "/console/sign-in");
