@@ -25,7 +25,7 @@ package enum Compression: String, Sendable, CaseIterable {
         maximumBytes: Int
     ) throws(CompressionError) -> [UInt8] {
         switch self {
-        case .gzip: try GzipInflater().inflate(bytes, maximumBytes: maximumBytes)
+        case .gzip: try gunzipped(bytes, maximumBytes: maximumBytes)
         case .zstd: try ZstdInflater().inflate(bytes, maximumBytes: maximumBytes)
         }
     }

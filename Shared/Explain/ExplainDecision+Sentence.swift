@@ -121,7 +121,7 @@ extension ExplainDecision {
                 another installation took over its token.
                 """
         case .templatesOnly:
-            return "It receives only template sends, and the push is none."
+            return "It receives only template sends, and this push is not one."
         default:
             return Phrase(
                 "Pushes by {provider} are switched off for this app.",

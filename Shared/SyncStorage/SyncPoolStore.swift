@@ -113,14 +113,24 @@ package struct SyncPoolStore: Sendable {
         after name: String?,
         limit: Int
     ) async throws -> (pools: [SyncPoolEntry], hasMore: Bool) {
+        try await page(of: app, after: name, limit, Self.entryColumns, Self.entry)
+    }
+
+    private func page<Pool>(
+        of app: String,
+        after name: String?,
+        _ limit: Int,
+        _ columns: String,
+        _ read: (PostgresRow) throws -> Pool
+    ) async throws -> (pools: [Pool], hasMore: Bool) {
         let rows = try await database.execute(
             """
-            SELECT \(Self.entryColumns) FROM sync_pools p
+            SELECT \(columns) FROM sync_pools p
             WHERE p.app = $1 AND p.is_linked AND p.name > $2 ORDER BY p.name LIMIT $3
             """,
             [.text(app), .text(name ?? ""), .integer(limit + 1)]
         ).rows
-        return (try rows.prefix(limit).map(Self.entry), rows.count > limit)
+        return (try rows.prefix(limit).map(read), rows.count > limit)
     }
 
     /// - Throws: `SyncRefusal.unknownPool`; `StorageError`.
@@ -166,14 +176,7 @@ package struct SyncPoolStore: Sendable {
         after name: String?,
         limit: Int
     ) async throws -> (pools: [SyncPoolUsage], hasMore: Bool) {
-        let rows = try await database.execute(
-            """
-            SELECT \(Self.usageColumns) FROM sync_pools p
-            WHERE p.app = $1 AND p.is_linked AND p.name > $2 ORDER BY p.name LIMIT $3
-            """,
-            [.text(app), .text(name ?? ""), .integer(limit + 1)]
-        ).rows
-        return (try rows.prefix(limit).map(Self.usage), rows.count > limit)
+        try await page(of: app, after: name, limit, Self.usageColumns, Self.usage)
     }
 
     private static let usageColumns = """

@@ -60,7 +60,7 @@ struct SessionTests {
     }
 
     @Test(
-        "A request of another site is none of this site",
+        "A request of another site is told from one of this site",
         arguments: [
             ([:], true), (["origin": "http://localhost:8080"], true),
             (["origin": "http://evil.example"], false), (["origin": "null"], false),

@@ -135,7 +135,7 @@ extension EndToEndTests {
 
             Made by the test `EndToEndTests.ConfigRightsTests`, which asks the built config watcher for
             every route that it has, by every way to say who calls, and compares the answers with this
-            file. With `CARILLON_RENEW_RIGHTS=1` it writes the file anew: look at what changes.
+            file. With `CARILLON_RENEW_RIGHTS=1` it writes the file again: look at what changes.
 
             A cell is the answer's status. What a body must be, it is, so that 400 never hides who may.
 

@@ -110,7 +110,7 @@ struct ConsoleFixture {
     }
 
     static func claims(_ role: String, _ name: String = "ann@example.com") -> JSONObject {
-        ["carillon_role": .string(role), "email": .string(name)]
+        ["carillon_role": .string(role), "email": .string(name), "email_verified": true]
     }
 
     /// Returns a browser with an operator's session.

@@ -180,7 +180,7 @@ extension EndToEndTests {
 
             Made by the test `EndToEndTests.ConsoleRightsTests`, which asks the built registration
             service for every route of the console with every kind of session, and compares the
-            answers with this file. With `CARILLON_RENEW_RIGHTS=1` it writes the file anew: look at
+            answers with this file. With `CARILLON_RENEW_RIGHTS=1` it writes the file again: look at
             what changes.
 
             A cell is the response's status. The device, push and draft of the address belong to the

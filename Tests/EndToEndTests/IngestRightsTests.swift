@@ -103,7 +103,7 @@ extension EndToEndTests {
 
             Made by the test `EndToEndTests.IngestRightsTests`, which asks the built service of ingest for
             every route that it has, by every way to say who calls, and compares the answers with this
-            file. With `CARILLON_RENEW_RIGHTS=1` it writes the file anew: look at what changes.
+            file. With `CARILLON_RENEW_RIGHTS=1` it writes the file again: look at what changes.
 
             A cell is the answer's status. What is sent is right, and of a type that the app has and the
             other app has not. The other app may send what every app may: Segment's calls, which become

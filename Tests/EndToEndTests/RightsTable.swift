@@ -118,7 +118,7 @@ struct RightsTable {
 
         Made by the test `EndToEndTests.RightsTableTests`, which asks the built registration service
         for every route that it has, by every way to say who calls, and compares the answers with this
-        file. With `CARILLON_RENEW_RIGHTS=1` it writes the file anew: look at what changes.
+        file. With `CARILLON_RENEW_RIGHTS=1` it writes the file again: look at what changes.
 
         A cell is the answer's status. A `-` behind it: the answer shows less than the master key gets
         to see. What is asked for is there and belongs to the app *shop* (columns with *open*: to the

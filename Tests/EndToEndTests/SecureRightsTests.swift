@@ -151,7 +151,7 @@ extension EndToEndTests {
 
             Made by the test `EndToEndTests.SecureRightsTests`, which asks the built service of secure
             payloads for every route that it has, by every way to say who calls, and compares the answers
-            with this file. With `CARILLON_RENEW_RIGHTS=1` it writes the file anew: look at what changes.
+            with this file. With `CARILLON_RENEW_RIGHTS=1` it writes the file again: look at what changes.
 
             A cell is the answer's status. What is asked for is Ann's and there: content, or her tablet,
             which is not the phone that has a secret; it is registered anew as her phone, and what is

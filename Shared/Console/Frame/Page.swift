@@ -97,12 +97,11 @@ struct HTTPFile: Sendable {
 
 /// A message on the page after an act. A cookie has its name, never its text.
 enum Flash: String, Sendable, CaseIterable {
-    case signedOut, sending, scheduled, dryRun, cancelled, deleted, saved, alreadySent
+    case sending, scheduled, dryRun, cancelled, deleted, saved, alreadySent
     case published, rolledBack, contentDeleted
 
     func text(_ t: Words) -> String {
         switch self {
-        case .signedOut: t("You have signed out.")
         case .sending: t("The push is being sent. You can cancel it until it ends.")
         case .scheduled: t("The push is scheduled. You can cancel it until it ends.")
         case .dryRun: t("The dry run is counted. Nothing is sent.")

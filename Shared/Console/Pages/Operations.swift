@@ -136,7 +136,9 @@ extension ConsoleSurface {
                 <div id="list">\(table.html)</div>
                 """
         )
-        page.lead = HTML(text: t("Who did what, the latest first. At most 100 entries are shown."))
+        page.lead = HTML(
+            text: t("Who did what, the latest first: at most 100 entries here, 10,000 in the file.")
+        )
         if visit.role >= .admin {
             page.actions = """
                 <a class="btn" href="\(visit.address("audit.csv"))">\(t("Export as CSV"))</a>

@@ -261,8 +261,7 @@ extension ConsoleSurface {
         let form = SendForm(draft.form)
         let validated: PushAcceptance.ValidatedPush
         do { validated = try self.validated(form, id: draft.id, visit) } catch let wrong
-            as SendForm
-            .Problem
+            as SendForm.Problem
         {
             var page = try await writingPage(form, id: draft.id, visit, problem: wrong)
             page.status = 422
@@ -282,7 +281,6 @@ extension ConsoleSurface {
             form: form,
             push: validated.push,
             count: count,
-            isScheduled: isScheduled,
             t: t
         )
         let number = t.count(devices, one: "{count} device", other: "{count} devices")

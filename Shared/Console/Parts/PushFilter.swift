@@ -53,13 +53,8 @@ struct PushFilter {
     func form(_ visit: Visit) -> HTML {
         let t = visit.t
         let states = State.allCases.map { ($0.rawValue, $0.title(t)) }
-        return """
-            <form class="filters" method="get" action="\(visit.address("pushes"))" role="search" \
-            data-swap="#list">
-            \(Field("q", t("Push or event id")).input(text ?? "", type: "search"))
-            \(Field("status", t("Status")).select(state.rawValue, states))
-            <button class="btn">\(t("Filter"))</button>
-            </form>
-            """
+        let search = Field("q", t("Push or event id")).input(text ?? "", type: "search")
+        let choice = Field("status", t("Status")).select(state.rawValue, states)
+        return Part.filter(visit.address("pushes"), search + choice, t("Filter"))
     }
 }

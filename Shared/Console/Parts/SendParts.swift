@@ -202,7 +202,6 @@ struct ReviewParts {
     let form: SendForm
     let push: NewPush
     let count: AudienceCount
-    let isScheduled: Bool
     let t: Words
 
     var warnings: HTML {

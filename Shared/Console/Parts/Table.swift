@@ -115,6 +115,16 @@ enum Part {
         """
     }
 
+    /// The form of a list's filter: its values are part of the address.
+    static func filter(_ address: Address, _ fields: HTML, _ button: String) -> HTML {
+        """
+        <form class="filters" method="get" action="\(address)" role="search" data-swap="#list">
+        \(fields)
+        <button class="btn">\(button)</button>
+        </form>
+        """
+    }
+
     /// A link to the next page of a list by time.
     static func pager(older: Address?, newest: Address?, _ t: Words) -> HTML {
         pages(next: older, t("Older"), first: newest, t("Newest"), t)

@@ -66,8 +66,6 @@ struct Form: Sendable {
     /// Returns a field without blanks around it; empty if it is missing.
     func text(_ name: String) -> String { (self[name] ?? "").trimmed }
 
-    func has(_ name: String) -> Bool { fields[name] != nil }
-
     var names: [String] { Array(fields.keys) }
 }
 

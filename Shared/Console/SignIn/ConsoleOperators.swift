@@ -20,6 +20,8 @@ package actor ConsoleOperators {
     private static let lifetime = Duration.seconds(5)
     /// The most exchanges of codes at once; each waits for an issuer, for seconds at most.
     private static let maximumExchanges = 16
+    /// The most of them at one login, so that an issuer that does not answer leaves room for others.
+    private static let maximumExchangesOfLogin = 4
 
     /// The console's public origin, without a slash at its end.
     nonisolated let origin: String
@@ -29,7 +31,8 @@ package actor ConsoleOperators {
     private let tokens: LoginCache
     private let log: Log
     private let cache: Cache<[StoredConsoleLogin]>
-    private var exchanges = 0
+    /// The exchanges in flight, by the stamp of their login.
+    private var exchanges: [String: Int] = [:]
 
     /// Makes the sign-in of a console at this public origin, such as `https://push.example.com`. The
     /// `keys` seal cookies and client secrets, and `issuers` are the hosts that may be asked.
@@ -137,9 +140,15 @@ package actor ConsoleOperators {
         in flow: SignInFlow,
         at login: StoredConsoleLogin
     ) async throws -> String {
-        guard exchanges < Self.maximumExchanges else { throw SignInFault.unavailable }
-        exchanges += 1
-        defer { exchanges -= 1 }
+        let own = exchanges[login.stamp] ?? 0
+        guard own < Self.maximumExchangesOfLogin,
+            exchanges.values.reduce(0, +) < Self.maximumExchanges
+        else { throw SignInFault.unavailable }
+        exchanges[login.stamp] = own + 1
+        defer {
+            let left = (exchanges[login.stamp] ?? 1) - 1
+            exchanges[login.stamp] = left > 0 ? left : nil
+        }
         let exchange = CodeExchange(
             tokenURL: login.tokenURL,
             clientID: login.clientID,

@@ -1,6 +1,7 @@
 import Cryptography
 import Gateway
 import HTTPServer
+import JSON
 import Logins
 import PushCore
 import Storage
@@ -115,7 +116,7 @@ extension ConsoleSurface {
             flow.accepts(state: request.queryValue("state"), of: login)
         else { throw SignInFault.unknownState }
         // RFC 9207: an answer that names its issuer is of this one.
-        if let issuer = request.queryValue("iss"), issuer != login.issuer {
+        if let issuer = request.queryValue("iss"), !issuer.isSame(as: login.issuer) {
             throw SignInFault.unknownState
         }
         if let error = request.queryValue("error") {

@@ -27,14 +27,14 @@ struct Operator: Sendable, Equatable {
     private static func name(in claims: JSONObject, by login: StoredConsoleLogin) -> String? {
         let claim = login.nameClaim ?? "email"
         // An address that the issuer did not verify could be another person's.
-        let isUsable = claim != "email" || !isFalse(claims["email_verified"])
+        let isUsable = claim != "email" || isTrue(claims["email_verified"])
         let named = isUsable ? usable(value(of: claim, in: claims)?.string) : nil
         return named ?? usable(claims["sub"]?.string)
     }
 
     /// Some issuers send booleans as strings.
-    private static func isFalse(_ value: JSONValue?) -> Bool {
-        value == .bool(false) || value?.string?.lowercased() == "false"
+    private static func isTrue(_ value: JSONValue?) -> Bool {
+        value == .bool(true) || value?.string?.lowercased() == "true"
     }
 
     private static func usable(_ name: String?) -> String? {

@@ -65,7 +65,6 @@ package struct AudienceCount: Sendable, Equatable {
     /// The devices that meet the selectors: counted, or the planner's estimate.
     package var selected: Int
 
-    package var isExact: Bool { reachable != nil }
     package var reachableCount: Int? { reachable?.values.reduce(0, +) }
 }
 

@@ -188,14 +188,9 @@ struct SecureFilter {
     func form(_ visit: Visit) -> HTML {
         let t = visit.t
         let kinds = Kind.allCases.map { ($0.rawValue, $0.title(t)) }
-        return """
-            <form class="filters" method="get" action="\(visit.address("secure"))" role="search" \
-            data-swap="#list">
-            \(Field("q", t("Search")).input(text ?? "", type: "search"))
-            \(Field("by", t("By")).select(kind.rawValue, kinds))
-            <button class="btn">\(t("Search"))</button>
-            </form>
-            """
+        let search = Field("q", t("Search")).input(text ?? "", type: "search")
+        let choice = Field("by", t("By")).select(kind.rawValue, kinds)
+        return Part.filter(visit.address("secure"), search + choice, t("Search"))
     }
 }
 
