@@ -109,6 +109,50 @@ extension EndToEndTests {
             }
         }
 
+        @Test(
+            "A viewer sees no address of a device at a provider, nor its secret, and cannot guess it"
+        )
+        func addresses() async throws {
+            try await ConsoleFixture.run { fixture in
+                let secrets = ["registrationId", "subscriptionUri", "deviceUri"].map {
+                    ($0, "https://secret.example/\($0)")
+                }
+                let own = "first-device-\(UUID().uuidString.lowercased())"
+                var fields: JSONObject = [
+                    "deviceType": "android", "vendor": "lc", "installationId": .string(own),
+                    "channels": ["news"],
+                ]
+                for (name, value) in secrets { fields[name] = .string(value) }
+                let saved = try await http(
+                    "POST",
+                    fixture.service.url + "/1.1/installations",
+                    headers: fixture.app.clientHeaders,
+                    body: .object(fields)
+                )
+                let id = try #require(saved.json?["objectId"]?.string)
+                var viewer = try await fixture.operatorBrowser("viewer")
+                let content = try await fixture.content(of: fixture.app)
+                for path in [
+                    "/devices/\(id)", "/devices", "/devices?by=channel&q=news",
+                    "/explain?installation=\(id)",
+                    "/explain?push=\(content.push)&installation=\(id)",
+                ] {
+                    let page = try await viewer.get(fixture.home + path)
+                    #expect(page.status == 200, "\(path)")
+                    #expect(!page.text.contains("secret.example"), "\(path)")
+                    #expect(!page.text.contains(own), "\(path)")
+                }
+                for query in ["q=first-device", "q=\(own)", "by=token&q=\(content.token)"] {
+                    let page = try await viewer.get("\(fixture.home)/devices?\(query)").text
+                    #expect(page.contains("No device matches."), "\(query)")
+                }
+                #expect(try await viewer.get("\(fixture.home)/devices/\(own)").status == 404)
+                var sender = try await fixture.operatorBrowser("sender")
+                let found = try await sender.get("\(fixture.home)/devices?q=first-device").text
+                #expect(found.contains(id))
+            }
+        }
+
         @Test("A form needs its own session's token and the console's own origin")
         func forgery() async throws {
             try await ConsoleFixture.run { fixture in
