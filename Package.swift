@@ -317,7 +317,8 @@ let package = Package(
             ],
             path: "Tests/Benchmarks",
             exclude: [
-                "config_clients.py", "hostile.py", "idle_sockets.py", "kafka_producer.c",
+                "config_clients.py", "connection_clients.py", "console_pages.py", "hostile.py",
+                "idle_sockets.py", "kafka_producer.c",
                 "import_lines.py", "peak_memory.py", "record.json", "orjson_figures.py", "peers.py",
                 "postgres.sql",
                 "secure_guesses.py", "secure_readers.py", "secure_turns.py", "sync_requests.py",
