@@ -47,7 +47,12 @@ extension Router {
         let bound = route.maximumBodyBytes
         switch route.handler {
         case .unauthenticated(let handler):
-            on(route.method, route.pattern, maximumBodyBytes: bound) { request in
+            on(
+                route.method,
+                route.pattern,
+                maximumBodyBytes: bound,
+                streamsBody: route.streamsBody
+            ) { request in
                 try await requestGuard.answer(request, by: route) { context in
                     try await surface.withErrorResponse(request) {
                         try await handler(request, context)

@@ -21,6 +21,8 @@ package struct SurfaceRoute: Sendable {
     /// Whether the surface sets the action itself.
     package let isNamed: Bool
     package let maximumBodyBytes: Int?
+    /// Whether the handler takes the body while it arrives.
+    let streamsBody: Bool
     /// The names in the pattern that stand for the targets.
     let targetNames: [String]
     let handler: Handler
@@ -33,6 +35,7 @@ package struct SurfaceRoute: Sendable {
     ///   - action: The method and the pattern by default.
     ///   - appName: The name in the pattern that stands for the app.
     ///   - maximumBodyBytes: `nil`: the server's limit.
+    ///   - streamsBody: As `Router.on` says. Only for handlers that authenticate the caller themselves.
     ///   - handler: Returns the response; the surface renders errors.
     package init(
         _ method: HTTPMethod,
@@ -40,6 +43,7 @@ package struct SurfaceRoute: Sendable {
         action: String? = nil,
         appName: String? = nil,
         maximumBodyBytes: Int? = nil,
+        streamsBody: Bool = false,
         handler: Handler
     ) {
         self.method = method
@@ -47,6 +51,7 @@ package struct SurfaceRoute: Sendable {
         isNamed = action != nil
         self.action = action ?? "\(method.rawValue) \(pattern)"
         self.maximumBodyBytes = maximumBodyBytes
+        self.streamsBody = streamsBody
         self.handler = handler
         targetNames = pattern.split(separator: "/").compactMap { segment in
             guard segment.first == ":", segment.dropFirst() != appName ?? "" else { return nil }

@@ -6,6 +6,8 @@ internal import EventLoop
 final class HTTP1Connection: ProtocolDriver {
     private enum Phase {
         case reading
+        /// The handler runs while the body of its request arrives.
+        case receiving
         case responding
         /// The head of a response is sent, and its body follows in parts.
         case streaming
@@ -23,6 +25,8 @@ final class HTTP1Connection: ProtocolDriver {
     private var owesContinue = false
 
     private var current: RequestInProgress?
+    /// The body in `Phase.receiving`.
+    private var reader: HTTPBodyReader?
     private var currentKeepsAlive = true
     private var deadline: ContinuousClock.Instant?
     private var isIdle = false
@@ -68,6 +72,11 @@ final class HTTP1Connection: ProtocolDriver {
 
     func inputEnded() {
         inputHasEnded = true
+        if phase == .receiving {
+            process()
+            reader?.failAsDisconnected()
+            return
+        }
         // A client of a stream ends its own side only when it leaves.
         if phase == .streaming { connection.endStream(ticket, .disconnected) } else { process() }
     }
@@ -80,15 +89,17 @@ final class HTTP1Connection: ProtocolDriver {
         isProcessing = true
         hasHadTurn = false
         defer { isProcessing = false }
-        while phase == .reading, !connection.isCongested {
-            if hasHadTurn, parser.bufferedBytes > 0 {
+        while phase == .reading || phase == .receiving, !connection.isCongested {
+            if hasHadTurn, phase == .reading, parser.bufferedBytes > 0 {
                 isPostponed = true
                 return server.postpone(connection)
             }
             guard let event = parser.next() else { return waitForMore() }
             switch event {
             case .head(let head): begin(head)
+            case .end(let body) where phase == .receiving: endBody(body)
             case .end(let body): dispatch(body)
+            case .failure(let problem) where phase == .receiving: return failBody(problem)
             case .failure(let problem): refuse(problem, of: unreadRequest)
             }
         }
@@ -124,6 +135,7 @@ final class HTTP1Connection: ProtocolDriver {
     }
 
     private func waitForMore() {
+        if phase == .receiving { return passBody() }
         if inputHasEnded || (isStopping && !parser.isInsideRequest) {
             phase = .closing
             return connection.finish()
@@ -164,6 +176,8 @@ final class HTTP1Connection: ProtocolDriver {
             current = progress
             if head.hasBody, let problem = server.router.refusalBeforeBody(request) {
                 refuse(problem)
+            } else if head.hasBody, progress.streamsBody {
+                receive(progress)
             }
         } catch {
             let request = HTTPServerRequest(
@@ -175,6 +189,47 @@ final class HTTP1Connection: ProtocolDriver {
             )
             refuse(error, of: request)
         }
+    }
+
+    // MARK: Bodies that are handled while they arrive
+
+    private func receive(_ progress: RequestInProgress) {
+        let reader = progress.makeBodyReader()
+        reader.onRoom = { [weak self] in
+            if self?.phase == .receiving { self?.connection.resumeReading() }
+        }
+        self.reader = reader
+        deadline = nil
+        phase = .receiving
+        ticket += 1
+        connection.run(progress, ticket: ticket)
+    }
+
+    private func passBody() {
+        guard let reader else { return }
+        if owesContinue {
+            owesContinue = false
+            connection.send(Array("HTTP/1.1 100 Continue\r\n\r\n".utf8))
+        }
+        reader.append(parser.takeBody())
+        if phase == .receiving {
+            if reader.isFull { connection.pauseReading() } else { connection.resumeReading() }
+        }
+    }
+
+    private func endBody(_ rest: [UInt8]) {
+        owesContinue = false
+        phase = .responding
+        let reader = reader
+        self.reader = nil
+        reader?.append(rest)
+        reader?.end()
+    }
+
+    private func failBody(_ problem: HTTPProblem) {
+        server.instruments.refused(problem.status)
+        connection.pauseReading()
+        reader?.fail(problem)
     }
 
     private func dispatch(_ body: [UInt8]) {
@@ -234,7 +289,9 @@ final class HTTP1Connection: ProtocolDriver {
         connection.become(WebSocket(connection, upgrade), rest)
     }
 
-    private func isOpen(_ ticket: Int) -> Bool { phase == .responding && ticket == self.ticket }
+    private func isOpen(_ ticket: Int) -> Bool {
+        (phase == .responding || phase == .receiving) && ticket == self.ticket
+    }
 
     private struct Exchange: HTTPExchange {
         let connection: HTTP1Connection
@@ -255,8 +312,9 @@ final class HTTP1Connection: ProtocolDriver {
     }
 
     private func write(_ response: HTTPServerResponse, closes: Bool) {
+        // The rest of a body is not read.
         let closes =
-            closes || !currentKeepsAlive || isStopping
+            closes || !currentKeepsAlive || isStopping || phase == .receiving
             || response.headers.hasToken("close", in: "connection")
         let request = current?.request
         connection.send { output in
@@ -279,6 +337,7 @@ final class HTTP1Connection: ProtocolDriver {
             )
         }
         current = nil
+        reader = nil
         if closes {
             phase = .closing
             deadline = nil
@@ -306,7 +365,8 @@ final class HTTP1Connection: ProtocolDriver {
         else { return false }
         // In HTTP/1.0 only the end of the connection marks the end of a body.
         currentKeepsAlive =
-            currentKeepsAlive && !isStopping && request.protocolVersion == .http11
+            currentKeepsAlive && !isStopping && phase != .receiving
+            && request.protocolVersion == .http11
             && !response.headers.hasToken("close", in: "connection")
         phase = .streaming
         connection.send { output in
@@ -346,6 +406,7 @@ final class HTTP1Connection: ProtocolDriver {
     }
 
     func tick(_ now: ContinuousClock.Instant) {
+        if phase == .receiving { reader?.tick(now) }
         guard phase == .reading else { return }
         // The idle time begins once the peer has read the previous response.
         if isIdle, connection.backlogBytes > 0 {
@@ -363,8 +424,11 @@ final class HTTP1Connection: ProtocolDriver {
 
     func beginStop() {
         isStopping = true
+        if phase == .receiving { failBody(HTTPProblem(status: 503, detail: "the service stops")) }
         if isUnanswered { connection.abort() } else { process() }
     }
+
+    func connectionClosed() { reader?.failAsDisconnected() }
 
     func fillOutput() {}
 

@@ -43,6 +43,8 @@ struct HTTP1Parser {
     private var skippedEmptyLine = false
     private var partial = PartialHead()
     private var body: [UInt8] = []
+    /// The bytes of the current body that were taken before its end.
+    private var takenBytes = 0
     /// The start of the current request line.
     private var requestStart = 0
     /// The known beginning of the target of a request whose head could not be read.
@@ -71,7 +73,15 @@ struct HTTP1Parser {
     var bufferedBytes: Int { buffer.count - position }
 
     /// The received bytes of the current body.
-    var bodyBytes: Int { body.count }
+    var bodyBytes: Int { takenBytes + body.count }
+
+    /// Takes the received part of the current body; `Event.end` then has only the rest.
+    mutating func takeBody() -> [UInt8] {
+        let part = body
+        takenBytes += part.count
+        body = []
+        return part
+    }
 
     /// The unused capacity of the buffer.
     var spareBytes: Int { buffer.capacity - bufferedBytes }
@@ -147,7 +157,7 @@ struct HTTP1Parser {
                 }
                 return .head(try finishHead())
             case .body(let remaining):
-                guard remaining <= maximumBodyBytes - body.count else { throw tooLarge }
+                guard remaining <= maximumBodyBytes - bodyBytes else { throw tooLarge }
                 let count = min(remaining, buffer.count - position)
                 body.append(contentsOf: buffer[position..<position + count])
                 position += count
@@ -157,7 +167,7 @@ struct HTTP1Parser {
                 guard let line = try takeLine() else { return nil }
                 headBytes = 0
                 let size = try chunkSize(line)
-                guard size <= maximumBodyBytes - body.count else { throw tooLarge }
+                guard size <= maximumBodyBytes - bodyBytes else { throw tooLarge }
                 state = size == 0 ? .trailers : .chunkData(remaining: size)
             case .chunkData(let remaining):
                 let count = min(remaining, buffer.count - position)
@@ -176,6 +186,7 @@ struct HTTP1Parser {
             case .ended:
                 let whole = body
                 body = []
+                takenBytes = 0
                 headBytes = 0
                 skippedEmptyLine = false
                 maximumBodyBytes = .max

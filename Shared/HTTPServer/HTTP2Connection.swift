@@ -7,6 +7,8 @@ final class HTTP2Connection: ProtocolDriver {
     private enum Phase {
         case head
         case body
+        /// The handler runs while the body of its request arrives.
+        case receiving
         /// The request is complete, and waits until the peer has read enough of the earlier
         /// responses.
         case waiting
@@ -25,6 +27,8 @@ final class HTTP2Connection: ProtocolDriver {
         var deadline: ContinuousClock.Instant?
         var request: RequestInProgress?
         var body: [UInt8] = []
+        /// The body in `Phase.receiving`.
+        var reader: HTTPBodyReader?
         var maximumBodyBytes = 0
         var discardedBytes = 0
         /// The bytes of the response that flow control held back at the last tick.
@@ -107,7 +111,13 @@ final class HTTP2Connection: ProtocolDriver {
             let stream = streams.removeValue(forKey: id)
             bufferedBytes -= stream?.body.count ?? 0
             if stream?.phase == .streaming { connection.endStream(Int(id), .disconnected) }
-            if stream?.phase == .responding { connection.clientDisconnected(Int(id)) }
+            if stream?.phase == .responding || stream?.phase == .receiving {
+                connection.clientDisconnected(Int(id))
+            }
+            if let reader = stream?.reader {
+                reader.failAsDisconnected()
+                readOn()
+            }
             if streams.isEmpty { idleSince = .now }
         }
     }
@@ -130,10 +140,27 @@ final class HTTP2Connection: ProtocolDriver {
                 let problem = server.router.refusalBeforeBody(progress.request)
             {
                 refuse(id, problem)
+            } else if progress.streamsBody {
+                receive(id, progress)
             }
         } catch {
             refuse(id, error, of: head)
         }
+    }
+
+    /// Runs the handler of a body that arrives.
+    private func receive(_ id: Int32, _ progress: RequestInProgress) {
+        let reader = progress.makeBodyReader()
+        reader.onRoom = { [weak self] in self?.readOn() }
+        streams[id]?.reader = reader
+        streams[id]?.deadline = nil
+        start(id, progress, as: .receiving)
+    }
+
+    /// Reads on once no body waits for its handler. A full body holds up the whole connection.
+    private func readOn() {
+        let isHeldUp = streams.values.contains { $0.reader?.isFull == true }
+        if isHeldUp { connection.pauseReading() } else { connection.resumeReading() }
     }
 
     private func makeRequest(
@@ -174,6 +201,11 @@ final class HTTP2Connection: ProtocolDriver {
 
     private func gather(_ id: Int32, _ bytes: [UInt8]) {
         guard var stream = streams[id] else { return }
+        if stream.phase == .receiving, let reader = stream.reader {
+            reader.append(bytes)
+            if reader.isFull { connection.pauseReading() }
+            return
+        }
         guard stream.phase == .body else {
             stream.discardedBytes += bytes.count
             streams[id] = stream
@@ -199,6 +231,11 @@ final class HTTP2Connection: ProtocolDriver {
     }
 
     private func dispatch(_ id: Int32) {
+        if let reader = streams[id]?.reader {
+            streams[id]?.reader = nil
+            if streams[id]?.phase == .receiving { streams[id]?.phase = .responding }
+            return reader.end()
+        }
         guard var stream = streams[id], stream.phase == .body,
             let progress = stream.request
         else { return }
@@ -232,6 +269,13 @@ final class HTTP2Connection: ProtocolDriver {
     private func run(_ id: Int32) {
         guard var stream = streams[id], stream.phase == .waiting, let progress = stream.request
         else { return }
+        bufferedBytes -= stream.body.count
+        stream.body = []
+        streams[id] = stream
+        start(id, progress, as: .responding)
+    }
+
+    private func start(_ id: Int32, _ progress: RequestInProgress, as phase: Phase) {
         // Handlers outlive the streams that their clients reset.
         guard connection.unansweredCount < 2 * max(mostStreams, 100) else {
             return fail(
@@ -241,10 +285,7 @@ final class HTTP2Connection: ProtocolDriver {
                 )
             )
         }
-        bufferedBytes -= stream.body.count
-        stream.body = []
-        stream.phase = .responding
-        streams[id] = stream
+        streams[id]?.phase = phase
         connection.run(progress, ticket: Int(id))
     }
 
@@ -289,10 +330,10 @@ final class HTTP2Connection: ProtocolDriver {
 
     func answered(_ ticket: Int, _ response: HTTPServerResponse) {
         let id = Int32(ticket)
-        guard streams[id]?.phase == .responding else { return }
+        guard isOpen(id) else { return }
         if let ending = response.ending {
             ending(Exchange(connection: self, id: id, response: response))
-            if streams[id]?.phase == .responding { streams[id]?.phase = .unanswered }
+            if isOpen(id) { streams[id]?.phase = .unanswered }
         } else {
             submit(id, response)
         }
@@ -300,12 +341,18 @@ final class HTTP2Connection: ProtocolDriver {
         connection.flushSoon()
     }
 
+    /// Whether a handler still has to answer.
+    private func isOpen(_ id: Int32) -> Bool {
+        let phase = streams[id]?.phase
+        return phase == .responding || phase == .receiving
+    }
+
     private struct Exchange: HTTPExchange {
         let connection: HTTP2Connection
         let id: Int32
         let response: HTTPServerResponse
 
-        private var isOpen: Bool { connection.streams[id]?.phase == .responding }
+        private var isOpen: Bool { connection.isOpen(id) }
 
         func answer() {
             if isOpen { connection.submit(id, response) }
@@ -331,6 +378,10 @@ final class HTTP2Connection: ProtocolDriver {
         // A request body that is still arriving keeps its deadline. Otherwise the peer gets a
         // deadline for reading the response.
         streams[id]?.phase = .done
+        if stream.reader != nil {
+            streams[id]?.reader = nil
+            readOn()
+        }
         if stream.deadline == nil {
             streams[id]?.deadline = .now + server.configuration.idleTimeout
         }
@@ -364,7 +415,7 @@ final class HTTP2Connection: ProtocolDriver {
 
     func startStream(_ ticket: Int, _ response: HTTPServerResponse) -> Bool {
         let id = Int32(ticket)
-        guard let stream = streams[id], stream.phase == .responding,
+        guard let stream = streams[id], isOpen(id),
             sendsBody(response, to: stream.request?.request.method)
         else { return false }
         streams[id]?.phase = .streaming
@@ -423,7 +474,7 @@ final class HTTP2Connection: ProtocolDriver {
                 reset(id, HTTP2.ErrorCode.noError)
             case .streaming:
                 connection.discardUnread(Int(id))
-            case .head, .body, .waiting, .responding, .unanswered: break
+            case .head, .body, .receiving, .waiting, .responding, .unanswered: break
             }
         }
         connection.flushSoon()
@@ -463,6 +514,7 @@ final class HTTP2Connection: ProtocolDriver {
 
     func tick(_ now: ContinuousClock.Instant) {
         for (id, stream) in streams {
+            stream.reader?.tick(now)
             guard let deadline = stream.deadline else { continue }
             if stream.phase == .done, hasMoved(id, now) {
                 streams[id]?.deadline = max(deadline, now + server.configuration.idleTimeout)
@@ -475,7 +527,7 @@ final class HTTP2Connection: ProtocolDriver {
             case .body:
                 streams[id]?.deadline = now + Self.discardTime
                 refuse(id, HTTPProblem(status: 408, detail: "the body took too long"))
-            case .waiting, .responding, .streaming, .unanswered:
+            case .receiving, .waiting, .responding, .streaming, .unanswered:
                 streams[id]?.deadline = nil
             case .done:
                 streams[id]?.deadline = nil
@@ -505,8 +557,15 @@ final class HTTP2Connection: ProtocolDriver {
     func beginStop() {
         guard stoppingSince == nil else { return }
         stoppingSince = .now
+        for stream in streams.values {
+            stream.reader?.fail(HTTPProblem(status: 503, detail: "the service stops"))
+        }
         attempt { () throws(HTTP2SessionError) in try session.announceEnd() }
         connection.flushSoon()
+    }
+
+    func connectionClosed() {
+        for stream in streams.values { stream.reader?.failAsDisconnected() }
     }
 
     /// Finishes a stop; streams without a response do not delay it.

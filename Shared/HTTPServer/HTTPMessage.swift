@@ -31,6 +31,8 @@ package struct HTTPServerRequest: Sendable {
     package var streamID: Int?
     /// Tracks whether the client still waits for the response.
     package var caller = ClientPresence.always
+    /// The body, if the route takes it while it arrives: then `body` is empty.
+    package internal(set) var bodyReader: HTTPBodyReader?
     /// Nil for a request without a socket.
     var heldBody: BudgetedBody?
 

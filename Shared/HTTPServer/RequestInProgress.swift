@@ -30,6 +30,23 @@ final class RequestInProgress: @unchecked Sendable {
     /// The limit of its body, and of the inflated size.
     var maximumBodyBytes: Int { heldBody.maximumBytes }
 
+    /// Whether the handler takes the body while it arrives.
+    var streamsBody: Bool {
+        guard case .route(let route, _) = match else { return false }
+        return route.streamsBody
+    }
+
+    /// Gives the handler the body that arrives.
+    func makeBodyReader() -> HTTPBodyReader {
+        let reader = HTTPBodyReader(
+            maximumBytes: maximumBodyBytes,
+            bodyTimeout: server.configuration.bodyTimeout,
+            on: server.loop
+        )
+        request.bodyReader = reader
+        return reader
+    }
+
     /// Counts the present size of the body.
     ///
     /// - Throws: 503 if there is no room for it beside the bodies of other requests.

@@ -61,18 +61,21 @@ package struct Router: Sendable {
 
     /// Adds a route. A repeat of the same method and pattern replaces it.
     ///
-    /// If `maximumBodyBytes` is nil, the server's limit applies. `logLevel` is the level of the
-    /// access log's lines: `debug` for requests that are frequent and uninteresting.
+    /// If `maximumBodyBytes` is nil, the server's limit applies. With `streamsBody`, the handler runs
+    /// once the head is read, and takes the body from `HTTPServerRequest.bodyReader`. `logLevel` is the
+    /// level of the access log's lines: `debug` for requests that are frequent and uninteresting.
     package mutating func on(
         _ method: HTTPMethod,
         _ pattern: String,
         maximumBodyBytes: Int? = nil,
+        streamsBody: Bool = false,
         logLevel: LogLevel = .info,
         _ handler: @escaping Handler
     ) {
         let route = Route(
             pattern: pattern,
             maximumBodyBytes: maximumBodyBytes,
+            streamsBody: streamsBody,
             logLevel: logLevel,
             handler: handler
         )
@@ -187,6 +190,7 @@ package struct Router: Sendable {
     final class Route: Sendable {
         let pattern: String
         let maximumBodyBytes: Int?
+        let streamsBody: Bool
         let logLevel: LogLevel
         let handler: Handler
         /// The handler, if it rarely waits.
@@ -195,12 +199,14 @@ package struct Router: Sendable {
         init(
             pattern: String,
             maximumBodyBytes: Int?,
+            streamsBody: Bool = false,
             logLevel: LogLevel,
             handler: @escaping Handler,
             prompt: ImmediateHandler? = nil
         ) {
             self.pattern = pattern
             self.maximumBodyBytes = maximumBodyBytes
+            self.streamsBody = streamsBody
             self.logLevel = logLevel
             self.handler = handler
             self.prompt = prompt
