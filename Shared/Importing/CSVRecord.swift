@@ -29,6 +29,19 @@ package struct CSVMapping: Sendable, Equatable {
         "apnsenvironment": "apnsEnvironment", "environment": "apnsEnvironment",
     ]
 
+    /// The fields that a page offers for a column.
+    package static let choices: [String] = [
+        "token", "deviceToken", "registrationId", "subscriptionUri", "installationId", "objectId",
+        "deviceType", "identity", "channels", "timeZone", "localeIdentifier", "badge", "valid",
+        "createdAt", "updatedAt", "apnsTopic", "apnsEnvironment",
+    ]
+
+    /// Returns the field that a column fills if nobody chooses one: `skip` if its name cannot be a field.
+    package static func usualField(of column: String) -> String {
+        let field = usual[folded(column)] ?? column
+        return field == "token" || FieldName.problem(field) == nil ? field : skip
+    }
+
     /// Maps the columns of a header.
     ///
     /// - Parameters:
@@ -54,8 +67,8 @@ package struct CSVMapping: Sendable, Equatable {
             if field != "token", let problem = FieldName.problem(field) {
                 throw ImportError(
                     .unusable,
-                    "the column \"\(column)\" cannot be a field: \(problem.description); name one"
-                        + " with --map \"\(column)=field\", or skip it with --map \"\(column)=skip\""
+                    "the column \"\(column)\" cannot be a field: \(problem.description); map it"
+                        + " to one (--map \"\(column)=field\"), or skip it (--map \"\(column)=skip\")"
                 )
             }
             guard seen.insert(field).inserted else {

@@ -7,12 +7,32 @@ package enum ImportInput: Sendable {
     case file(String)
     /// An open descriptor, such as that of the standard input.
     case pipe(Int32)
+    /// An uploaded file.
+    case parts(ImportParts)
 
     package func open() throws(ImportError) -> ImportSource {
         switch self {
         case .file(let path): try ImportSource(path: path)
         case .pipe(let descriptor): ImportSource(pipe: descriptor)
+        case .parts(let parts): ImportSource(parts)
         }
+    }
+
+    /// Whether a stopped job runs again: the operator of a command has the file.
+    var resumesStopped: Bool {
+        switch self {
+        case .file, .pipe: true
+        case .parts: false
+        }
+    }
+
+    /// Returns the columns in the header line of a CSV file.
+    ///
+    /// - Throws: `ImportError`.
+    package func columns() async throws(ImportError) -> [String] {
+        let head = try await open().peek(RecordSplitter.headBytes)
+        let start = head.starts(with: ImportReader.mark) ? ImportReader.mark.count : 0
+        return try ImportReader.header(head, from: start).names
     }
 }
 
@@ -63,12 +83,11 @@ actor ImportReader {
         options: ImportOptions,
         from position: ImportPosition = ImportPosition(),
         now: Instant
-    ) throws(ImportError) {
+    ) async throws(ImportError) {
         let source = try input.open()
         (self.format, self.app, self.now) = (format, app, now)
-        let head = try source.peek(RecordSplitter.headBytes)
-        let mark: [UInt8] = [0xEF, 0xBB, 0xBF]
-        var start = ImportPosition(bytes: head.starts(with: mark) ? mark.count : 0)
+        let head = try await source.peek(RecordSplitter.headBytes)
+        var start = ImportPosition(bytes: head.starts(with: Self.mark) ? Self.mark.count : 0)
         if format == .csv {
             let header = try Self.header(head, from: start.bytes)
             mapping = try CSVMapping(header: header.names, given: options.columns)
@@ -78,7 +97,7 @@ actor ImportReader {
         }
         let isResumed = position.bytes > start.bytes
         if isResumed { start = position }
-        try source.skip(to: start.bytes)
+        try await source.skip(to: start.bytes)
         splitter = RecordSplitter(
             RecordSplitter.form(format, head: head),
             position: start.bytes,
@@ -88,7 +107,10 @@ actor ImportReader {
         self.source = source
     }
 
-    private static func header(
+    /// A byte order mark.
+    fileprivate static let mark: [UInt8] = [0xEF, 0xBB, 0xBF]
+
+    fileprivate static func header(
         _ head: [UInt8],
         from start: Int
     ) throws(ImportError) -> (names: [String], end: ImportPosition) {
@@ -108,14 +130,18 @@ actor ImportReader {
     }
 
     /// Reads the next batch.
-    func batch() -> Batch {
+    func batch() async -> Batch {
         var batch = Batch(
             position: ImportPosition(bytes: splitter.position, line: splitter.line)
         )
         var bytes = 0
         while batch.records.count < InstallationImport.maximumRows,
-            bytes < ImportLimits.batchBytes, let raw = nextRecord()
+            bytes < ImportLimits.batchBytes
         {
+            while next == queue.count, !hasEnded { await readPart() }
+            guard next < queue.count else { break }
+            let raw = queue[next]
+            next += 1
             bytes += raw.bytes.count
             batch.records.append(
                 Record(line: raw.line, content: content(of: raw), bytes: raw.bytes)
@@ -130,17 +156,10 @@ actor ImportReader {
         return batch
     }
 
-    private func nextRecord() -> RawRecord? {
-        while next == queue.count, !hasEnded { readPart() }
-        guard next < queue.count else { return nil }
-        next += 1
-        return queue[next - 1]
-    }
-
-    private func readPart() {
+    private func readPart() async {
         var found: [RawRecord] = []
         do throws(ImportError) {
-            let part = try source.next()
+            let part = try await source.next()
             if part.isEmpty {
                 hasEnded = true
                 if let last = try splitter.finish() { found.append(last) }

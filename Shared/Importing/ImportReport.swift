@@ -39,12 +39,12 @@ package final class ImportReport: Sendable {
     }
 
     /// Drops the entries of lines from `line` on: they belong to a batch that was not committed.
-    func begin(before line: Int) throws(ImportError) {
+    func begin(before line: Int) async throws(ImportError) {
         let source = try ImportSource(path: path)
         var splitter = RecordSplitter(.lines)
         var kept = 0
         while true {
-            let part = try source.next()
+            let part = try await source.next()
             if part.isEmpty { break }
             try splitter.take(part) { record in
                 let entry = try? JSONValue.parse(record.bytes)

@@ -44,9 +44,13 @@ package struct ImportRun: Sendable {
     /// - Returns: The job: finished, or paused or stopped by someone.
     /// - Throws: `ImportError`, `StorageError`; then the job has failed, unless another process runs it.
     package func run(_ id: Int, app: String) async throws -> End {
-        let (job, runner) = try await database.imports.begin(id, app: app)
+        let (job, runner) = try await database.imports.begin(
+            id,
+            app: app,
+            evenIfStopped: input.resumesStopped
+        )
         do {
-            let reader = try ImportReader(
+            let reader = try await ImportReader(
                 input,
                 format: job.format,
                 app: app,
@@ -54,7 +58,7 @@ package struct ImportRun: Sendable {
                 from: job.position,
                 now: .now()
             )
-            try report?.begin(before: job.position.line)
+            try await report?.begin(before: job.position.line)
             let ended = try await follow(job, runner, reader)
             return End(job: ended, reasons: try await database.imports.reasons(id))
         } catch let error as ImportError where error.kind == .taken {
@@ -144,7 +148,7 @@ package struct ImportRun: Sendable {
         format: ImportFormat,
         options: ImportOptions
     ) async throws -> End {
-        let reader = try ImportReader(
+        let reader = try await ImportReader(
             input,
             format: format,
             app: app,
@@ -154,7 +158,7 @@ package struct ImportRun: Sendable {
         let file = try input.open().fingerprint
         var job = ImportJob(dryRunOf: app, format, file, options)
         let writer = try await writer(app, options)
-        try report?.begin(before: 1)
+        try await report?.begin(before: 1)
         var reasons: ExactStringMap<ImportProgress.Reason> = [:]
         var reading = Self.read(reader)
         while true {

@@ -2,6 +2,25 @@ import Compression
 import Cryptography
 import Glibc
 
+/// A file that is stored in parts: its bytes as they were uploaded.
+package struct ImportParts: Sendable {
+    /// The size of each part but the last.
+    package static let partBytes = 1 << 20
+    /// The most bytes that its content may inflate to: a small file of gzip can have any size.
+    static let maximumInflatedBytes = 16 << 30
+
+    let count: Int
+    /// Reads a part; `nil` if it is deleted.
+    let read: @Sendable (_ number: Int) async throws -> [UInt8]?
+
+    package init(
+        count: Int,
+        read: @escaping @Sendable (_ number: Int) async throws -> [UInt8]?
+    ) {
+        (self.count, self.read) = (count, read)
+    }
+}
+
 /// The bytes of an export: a file, plain or gzip, or a pipe.
 ///
 /// Positions count decompressed bytes. A plain file continues at a position at once; a gzip file is
@@ -24,6 +43,9 @@ package final class ImportSource {
 
     private let descriptor: Int32
     private let ownsDescriptor: Bool
+    private let parts: ImportParts?
+    private var nextPart = 0
+    private var inflatedBytes = 0
     private var gzip: GzipStream?
     private var isStarted = false
     /// Bytes that were read ahead.
@@ -39,6 +61,7 @@ package final class ImportSource {
     package init(path: String) throws(ImportError) {
         descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
         ownsDescriptor = true
+        parts = nil
         guard descriptor >= 0 else {
             fingerprint = nil
             throw ImportError(.unusable, "the file \(path) cannot be read")
@@ -68,7 +91,14 @@ package final class ImportSource {
     package init(pipe descriptor: Int32) {
         self.descriptor = descriptor
         ownsDescriptor = false
+        parts = nil
         fingerprint = nil
+    }
+
+    /// Reads stored parts.
+    package init(_ parts: ImportParts) {
+        (descriptor, ownsDescriptor, fingerprint) = (-1, false, nil)
+        self.parts = parts
     }
 
     deinit {
@@ -107,49 +137,56 @@ package final class ImportSource {
     /// Returns the next decompressed bytes; empty at the end.
     ///
     /// - Throws: `ImportError` of kind `broken`.
-    package func next() throws(ImportError) -> [UInt8] {
+    package func next() async throws(ImportError) -> [UInt8] {
         if !ahead.isEmpty {
             defer { ahead = [] }
             return ahead
         }
-        let first = try start()
+        let first = try await start()
         guard let gzip else {
             if let first { return first }
-            return try part()
+            return try await part()
         }
-        do throws(CompressionError) {
-            if let first { gzip.feed(first) }
-            while true {
-                let bytes = try gzip.next(maximumBytes: Self.partBytes)
-                if !bytes.isEmpty { return bytes }
-                let more: [UInt8]
-                do throws(ImportError) {
-                    more = try part()
-                } catch {
-                    throw .broken
-                }
-                if more.isEmpty {
-                    guard gzip.isAtEnd else { throw .broken }
-                    return []
-                }
-                gzip.feed(more)
+        if let first { gzip.feed(first) }
+        while true {
+            let bytes = try Self.inflate(gzip)
+            inflatedBytes += bytes.count
+            guard parts == nil || inflatedBytes <= ImportParts.maximumInflatedBytes else {
+                throw ImportError(
+                    .broken,
+                    "the file inflates to more than 16 GiB; import it in a terminal"
+                )
             }
-        } catch {
-            throw ImportError(
-                .broken,
-                error == .broken
-                    ? "the gzip file is damaged or ends too early" : error.description
-            )
+            if !bytes.isEmpty { return bytes }
+            let more = try await part()
+            if more.isEmpty {
+                guard gzip.isAtEnd else { throw Self.damaged }
+                return []
+            }
+            gzip.feed(more)
         }
     }
 
+    private static func inflate(_ gzip: GzipStream) throws(ImportError) -> [UInt8] {
+        do throws(CompressionError) {
+            return try gzip.next(maximumBytes: partBytes)
+        } catch {
+            throw error == .broken ? damaged : ImportError(.broken, error.description)
+        }
+    }
+
+    private static let damaged = ImportError(
+        .broken,
+        "the gzip file is damaged or ends too early"
+    )
+
     /// Reads the first part, by which gzip is recognized; `nil` if it was read before.
-    private func start() throws(ImportError) -> [UInt8]? {
+    private func start() async throws(ImportError) -> [UInt8]? {
         guard !isStarted else { return nil }
         isStarted = true
-        var first = try part()
+        var first = try await part()
         while first.count < 2 {
-            let more = try part()
+            let more = try await part()
             if more.isEmpty { break }
             first += more
         }
@@ -162,7 +199,8 @@ package final class ImportSource {
         return first
     }
 
-    private func part() throws(ImportError) -> [UInt8] {
+    private func part() async throws(ImportError) -> [UInt8] {
+        if let parts { return try await storedPart(parts) }
         let bytes = unsafe Self.read(Self.partBytes) { buffer in
             unsafe Glibc.read(descriptor, buffer.baseAddress, buffer.count)
         }
@@ -171,11 +209,27 @@ package final class ImportSource {
         return bytes
     }
 
+    private func storedPart(_ parts: ImportParts) async throws(ImportError) -> [UInt8] {
+        guard nextPart < parts.count else { return [] }
+        let bytes: [UInt8]?
+        do {
+            bytes = try await parts.read(nextPart)
+        } catch {
+            throw ImportError(.broken, "the stored file cannot be read: \(error)")
+        }
+        guard let bytes else {
+            throw ImportError(.broken, "the file is not stored any more; upload it again")
+        }
+        nextPart += 1
+        consumed += bytes.count
+        return bytes
+    }
+
     /// Returns the first decompressed bytes, which `next` returns again.
-    func peek(_ count: Int) throws(ImportError) -> [UInt8] {
+    func peek(_ count: Int) async throws(ImportError) -> [UInt8] {
         var bytes: [UInt8] = []
         while bytes.count < count {
-            let more = try next()
+            let more = try await next()
             if more.isEmpty { break }
             bytes += more
         }
@@ -184,13 +238,19 @@ package final class ImportSource {
     }
 
     /// Skips bytes, so that `next` continues at this position. Called after `peek`, before `next`.
-    func skip(to position: Int) throws(ImportError) {
+    func skip(to position: Int) async throws(ImportError) {
         if position <= ahead.count {
             ahead.removeFirst(position)
             return
         }
         var rest = position - ahead.count
         ahead = []
+        if gzip == nil, parts != nil {
+            // The parts before are deleted once they are imported.
+            nextPart = position / ImportParts.partBytes
+            consumed = nextPart * ImportParts.partBytes
+            rest = position - consumed
+        }
         if gzip == nil, fingerprint != nil {
             guard lseek(descriptor, off_t(position), SEEK_SET) == off_t(position) else {
                 throw ImportError(.broken, "the file cannot be read any more")
@@ -199,7 +259,7 @@ package final class ImportSource {
             return
         }
         while rest > 0 {
-            let bytes = try next()
+            let bytes = try await next()
             guard !bytes.isEmpty else {
                 throw ImportError(.broken, "the file is shorter than before")
             }

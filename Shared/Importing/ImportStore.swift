@@ -132,16 +132,21 @@ package struct ImportStore: Sendable {
     /// Takes a job over: it runs here, and nowhere else any more.
     ///
     /// - Returns: The job, with the runner's name.
-    /// - Throws: `ImportError` if the job has finished or does not exist.
-    func begin(_ id: Int, app: String) async throws -> (ImportJob, runner: String) {
+    /// - Throws: `ImportError` if the job has finished or does not exist, or may not run again.
+    func begin(
+        _ id: Int,
+        app: String,
+        evenIfStopped: Bool = true
+    ) async throws -> (ImportJob, runner: String) {
         let runner = PushIdentity.uuidText(randomBytes(16))
         let row = try await database.execute(
             """
             UPDATE imports SET state = 'running', failure = NULL, runner = $2::uuid,
                 updated_at = now()
-            WHERE id = $1 AND app = $3 AND state <> 'finished' RETURNING \(ImportJob.columns)
+            WHERE id = $1 AND app = $3 AND state <> 'finished' AND ($4 OR state <> 'stopped')
+            RETURNING \(ImportJob.columns)
             """,
-            [.integer(id), .uuid(runner), .text(app)]
+            [.integer(id), .uuid(runner), .text(app), .boolean(evenIfStopped)]
         ).first
         guard let row else {
             throw ImportError(.taken, "the import has finished already, or was deleted")

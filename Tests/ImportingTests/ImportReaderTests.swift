@@ -32,7 +32,7 @@ struct ImportReaderTests {
         from position: ImportPosition = ImportPosition()
     ) async throws -> (records: [ImportReader.Record], failure: ImportError?) {
         try await withFile(bytes) { path in
-            let reader = try ImportReader(
+            let reader = try await ImportReader(
                 .file(path),
                 format: format,
                 app: "shop",

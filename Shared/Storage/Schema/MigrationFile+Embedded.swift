@@ -48,5 +48,6 @@ extension MigrationFile {
         ("0040_imports", PackageResources._040_imports_sql),
         ("0041_outbox_queues", PackageResources._041_outbox_queues_sql),
         ("0042_console_logins", PackageResources._042_console_logins_sql),
+        ("0043_import_uploads", PackageResources._043_import_uploads_sql),
     ]
 }

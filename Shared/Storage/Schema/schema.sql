@@ -391,6 +391,13 @@ CREATE TABLE identity_secrets (
     PRIMARY KEY (app, identity),
     FOREIGN KEY (app) REFERENCES apps(id) ON DELETE CASCADE
 );
+CREATE TABLE import_parts (
+    import bigint NOT NULL,
+    number integer NOT NULL,
+    bytes bytea NOT NULL,
+    PRIMARY KEY (import, number),
+    FOREIGN KEY (import) REFERENCES import_uploads(import) ON DELETE CASCADE
+);
 CREATE TABLE import_reasons (
     import bigint NOT NULL,
     reason text COLLATE "C" NOT NULL,
@@ -406,6 +413,27 @@ CREATE TABLE import_rejections (
     PRIMARY KEY (import, line),
     FOREIGN KEY (import) REFERENCES imports(id) ON DELETE CASCADE
 );
+CREATE TABLE import_uploads (
+    import bigint NOT NULL,
+    app text COLLATE "C" NOT NULL,
+    parts integer NOT NULL DEFAULT 0,
+    is_whole boolean NOT NULL DEFAULT false,
+    is_gzip boolean NOT NULL DEFAULT false,
+    task text,
+    runner uuid,
+    leased_until timestamp with time zone,
+    started_at timestamp with time zone,
+    started_records bigint NOT NULL DEFAULT 0,
+    dry_run jsonb,
+    updated_at timestamp with time zone NOT NULL DEFAULT now(),
+    PRIMARY KEY (import),
+    FOREIGN KEY (app) REFERENCES apps(id) ON DELETE CASCADE,
+    FOREIGN KEY (import) REFERENCES imports(id) ON DELETE CASCADE,
+    CHECK ((task = ANY (ARRAY['dry_run'::text, 'run'::text])))
+);
+CREATE INDEX import_uploads_app ON public.import_uploads USING btree (app);
+CREATE INDEX import_uploads_task ON public.import_uploads USING btree (import) WHERE (task IS NOT NULL);
+CREATE INDEX import_uploads_updated_at ON public.import_uploads USING btree (updated_at);
 CREATE TABLE imports (
     id bigint NOT NULL GENERATED AS IDENTITY,
     app text COLLATE "C" NOT NULL,

@@ -119,6 +119,24 @@ package struct Maintenance: Sendable {
                 Expiring(table: "audit", key: "id", age: .time("at")),
                 retention.audit, \.auditDeleted
             ),
+            // The files of imports, with their parts.
+            (
+                Expiring(table: "import_uploads", key: "import", age: .time("updated_at")),
+                .seconds(7 * day), nil
+            ),
+            // Uploads that ended before their file did.
+            (
+                Expiring(
+                    table: "imports",
+                    key: "id",
+                    age: .time("updated_at"),
+                    condition: """
+                        state = 'paused'
+                        AND id IN (SELECT import FROM import_uploads WHERE NOT is_whole)
+                        """
+                ),
+                .seconds(day), nil
+            ),
             // Their reasons and rejected lines go with them.
             (
                 Expiring(table: "imports", key: "id", age: .time("updated_at")),

@@ -31,7 +31,7 @@ struct PersonalTests {
                 "config_pending",
                 "config_tokens", "config_versions", "connection_counts", "console_logins",
                 "credentials",
-                "hub_templates", "imports",
+                "hub_templates", "import_uploads", "imports",
                 "ingest_streams", "ingest_types", "logins", "retired_keys", "sync_pools",
             ]
         ),
