@@ -235,7 +235,7 @@ let package = Package(
             [
                 "Gateway", "Apps", "Logins", "Outbox", "RemoteConfig", "PushEvents", "Storage",
                 "InstallationStorage", "PushStorage", "ConfigStorage", "SyncStorage",
-                "SecureStorage", "IngestStorage", "ConnectionStorage", "Explain",
+                "SecureStorage", "IngestStorage", "ConnectionStorage", "Explain", "Importing",
                 "PushCore", "HTTPServer", "EventLoop", "Cryptography", "JSON", "Observability",
             ],
             // They are in the code, not in a bundle: a container has only the executable.
@@ -247,7 +247,7 @@ let package = Package(
             [
                 "Console", "ServiceShell", "HTTPServer", "Gateway", "Outbox", "Storage",
                 "InstallationStorage", "PushStorage", "SyncStorage", "StorageAdmin", "PushEvents",
-                "Explain", "AzureHub", "Logins",
+                "Explain", "AzureHub", "Logins", "Importing",
             ]
         ),
         service(
@@ -468,7 +468,7 @@ let package = Package(
                 "ConfigStorage",
                 "SyncStorage", "IngestStorage", "SecureStorage", "ConnectionStorage",
                 "StorageAdmin", "Explain", "Importing", "Connection", "HTTPServer", "PushEvents",
-                "PushCore", "Postgres", "Kafka", "ServiceKit",
+                "PushCore", "Postgres", "Kafka", "ServiceKit", "Compression",
                 "EventLoop", "JSON", "JSONSchema", "Cryptography", "Observability",
             ]
         ),

@@ -2,6 +2,7 @@ import Console
 import EventLoop
 import Gateway
 import HTTPServer
+import Importing
 import Logins
 import Observability
 import Outbox
@@ -14,7 +15,8 @@ import Storage
 /// Flow: `LeanCloudSurface`, `AzureSurface`, `ParseSurface` → `PushDatabase` (installations; pushes
 /// with their outbox row) → `OutboxRelay` → Kafka's `push.requests`; `CognitoSurface` → `PushDatabase`
 /// (datasets, with the outbox row of each change) → `OutboxRelay` → Kafka's `dataset.changes`.
-/// `ConsoleSurface` serves people's web pages over the same stores.
+/// `ConsoleSurface` serves people's web pages over the same stores; `ImportWorker` imports the files that
+/// they upload.
 @main
 struct Registration: HTTPServiceProgram {
     typealias Own = RegistrationConfiguration
@@ -31,8 +33,22 @@ struct Registration: HTTPServiceProgram {
         return HTTPServiceContents(
             openAPI: NativeSurface.openAPI,
             loops: service.loops.map { contents(of: $0, sessions, service) },
-            jobs: [sessions] + (try service.outbox().parts)
+            jobs: [sessions] + (try service.outbox().parts) + imports(service)
         )
+    }
+
+    /// The imports of the console's files: two at a time, of different apps.
+    private static func imports(_ service: HTTPService<Registration>) -> [any ServicePart] {
+        let worker = ImportWorker(service.database)
+        return (1...2).map { number in
+            PeriodicJob(
+                "imports-\(number)",
+                cannot: "uploaded imports do not run",
+                in: service.runtime,
+                begin: { try await service.database.untilReady() },
+                round: { try await worker.round() ? .zero : .seconds(2) }
+            )
+        }
     }
 
     private static func contents(

@@ -48,7 +48,7 @@ package struct ConsoleSurface: Surface {
     package var routes: [SurfaceRoute] {
         let services = [
             configRoutes, configEditRoutes, configRollbackRoutes, syncRoutes, secureRoutes,
-            ingestRoutes, connectionRoutes,
+            ingestRoutes, connectionRoutes, importRoutes,
         ]
         return signInRoutes + issuerRoutes + lookRoutes + overviewRoutes + pushRoutes + sendRoutes
             + deviceRoutes + explainRoutes + services.flatMap(\.self) + operationRoutes
@@ -108,6 +108,31 @@ package struct ConsoleSurface: Surface {
         )
     }
 
+    /// Makes a route of a form with a file, which is read as it arrives. It has no form of a plain kind.
+    func upload(
+        _ pattern: String,
+        for role: Role,
+        _ handler: @escaping @Sendable (Visit, UploadedFile) async throws -> PageAnswer
+    ) -> SurfaceRoute {
+        SurfaceRoute(
+            .post,
+            "/console/:app" + pattern,
+            appName: "app",
+            maximumBodyBytes: UploadedForm.maximumBytes + UploadedForm.overheadBytes,
+            streamsBody: true,
+            handler: .unauthenticated { request, context in
+                let now = Instant.now()
+                let (session, caller) = try await signedIn(request, context, needs: role, now: now)
+                var upload = try UploadedForm(request)
+                return try await UploadSlots.use {
+                    let (form, file) = try await upload.begin()
+                    let visit = try visit(request, caller, session, form, now: now)
+                    return try response(to: visit, try await handler(visit, file))
+                }
+            }
+        )
+    }
+
     /// Verifies the session, the role and the form.
     private func visit(
         _ request: HTTPServerRequest,
@@ -115,6 +140,23 @@ package struct ConsoleSurface: Surface {
         needs role: Role
     ) async throws -> Visit {
         let now = Instant.now()
+        let (session, caller) = try await signedIn(request, context, needs: role, now: now)
+        var request = request
+        var form = Form()
+        if request.method == .post {
+            try request.decodeBody()
+            form = try Self.form(of: request)
+        }
+        return try visit(request, caller, session, form, now: now)
+    }
+
+    /// Verifies the session and the role.
+    private func signedIn(
+        _ request: HTTPServerRequest,
+        _ context: RequestContext,
+        needs role: Role,
+        now: Instant
+    ) async throws -> (Session, Caller) {
         guard
             let session = ConsoleCookie.session.value(in: request)
                 .flatMap({ sessions.open($0, now: now) })
@@ -125,14 +167,19 @@ package struct ConsoleSurface: Surface {
         guard try await holds(session) else { throw ConsoleError.signedOut }
         let caller = try await context.admit(session.proof)
         // Acts are audited, views are not.
-        let isAct = request.method == .post
-        if !isAct { context.isAudited = true }
+        if request.method != .post { context.isAudited = true }
         guard session.role >= role else { throw ConsoleError.missingRole(role) }
-        var request = request
-        var form = Form()
-        if isAct {
-            try request.decodeBody()
-            form = try Self.form(of: request)
+        return (session, caller)
+    }
+
+    private func visit(
+        _ request: HTTPServerRequest,
+        _ caller: Caller,
+        _ session: Session,
+        _ form: Form,
+        now: Instant
+    ) throws -> Visit {
+        if request.method == .post {
             guard request.isOfThisSite, session.accepts(form[Form.tokenName]) else {
                 throw ConsoleError.foreignForm
             }

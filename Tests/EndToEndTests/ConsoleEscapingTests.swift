@@ -24,13 +24,21 @@ extension EndToEndTests {
                 )
                 #expect(written.status == 303)
 
+                let uploaded = try await fixture.upload(
+                    &admin,
+                    "csv",
+                    name: Self.hostile.replacing("\"", with: "%22").replacing("</", with: "<"),
+                    Array("\"\(Self.hostile.replacing("\"", with: "\"\""))\",token,os\n".utf8)
+                )
+
                 let query = Browser.escaped(Self.hostile)
                 var shown: [String] = []
-                let content = ConsoleFixture.Content(
+                var content = ConsoleFixture.Content(
                     device: names.device,
                     token: "",
                     push: names.push
                 )
+                content.job = uploaded.split(separator: "/").last.map(String.init) ?? ""
                 for action in RightsTable.routes(of: fixture.service)
                 where action.hasPrefix("GET /console") {
                     let pattern = String(action.dropFirst("GET ".count))
@@ -75,7 +83,8 @@ extension EndToEndTests {
                     "GET /console/sign-in", "GET /console/:app", "GET /console/:app/pushes",
                     "GET /console/:app/pushes/:id", "GET /console/:app/devices",
                     "GET /console/:app/devices/:id", "GET /console/:app/send",
-                    "GET /console/:app/audit",
+                    "GET /console/:app/audit", "GET /console/:app/import",
+                    "GET /console/:app/import/:job", "GET /console/:app/import/:job/stop",
                 ] {
                     #expect(shown.contains(action), "\(action)")
                 }

@@ -156,6 +156,7 @@ struct ConsoleFixture {
         let token: String
         let push: String
         let draft = UUID().uuidString.lowercased()
+        var job = "none"
     }
 
     func content(of app: Stack.App) async throws -> Content {
@@ -193,6 +194,7 @@ struct ConsoleFixture {
             switch segment {
             case ":app": "/" + app
             case ":draft": "/" + content.draft
+            case ":job": "/" + content.job
             case ":login": "/staff"
             case ":id" where segments[index - 1] == "devices": "/" + content.device
             case ":id" where segments[index - 1] == "pushes": "/" + content.push

@@ -129,6 +129,16 @@ struct Browser {
         return try await ask("POST", path, headers.merging(type) { $1 }, Array(body.utf8))
     }
 
+    /// Posts a form of another type than the usual one.
+    mutating func post(
+        _ path: String,
+        _ body: [UInt8],
+        type: String,
+        _ headers: [String: String] = [:]
+    ) async throws -> HTTPAnswer {
+        try await ask("POST", path, headers.merging(["Content-Type": type]) { $1 }, body)
+    }
+
     private mutating func ask(
         _ method: String,
         _ path: String,

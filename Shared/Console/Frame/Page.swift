@@ -25,7 +25,7 @@ struct Page: Sendable {
 enum Section: CaseIterable, Sendable {
     case overview, send, pushes, devices
     case config, sync, secure, ingest, connections
-    case credentials, audit, settings
+    case credentials, audit, imports, settings
 
     func title(_ t: Words) -> String {
         switch self {
@@ -40,6 +40,7 @@ enum Section: CaseIterable, Sendable {
         case .connections: t("Connections")
         case .credentials: t("Credentials")
         case .audit: t("Audit")
+        case .imports: t("Import")
         case .settings: t("Settings")
         }
     }
@@ -58,17 +59,26 @@ enum Section: CaseIterable, Sendable {
         case .connections: "connections"
         case .credentials: "credentials"
         case .audit: "audit"
+        case .imports: "import"
         case .settings: "settings"
         }
     }
 
     /// The role that sees it in the menu.
-    var needs: Role { self == .send ? .sender : .viewer }
+    var needs: Role {
+        switch self {
+        case .send: .sender
+        case .imports: .admin
+        case .overview, .pushes, .devices, .config, .sync, .secure, .ingest, .connections,
+            .credentials, .audit, .settings:
+            .viewer
+        }
+    }
 
     static let groups: [(title: StaticString?, sections: [Section])] = [
         (nil, [.overview, .send, .pushes, .devices]),
         ("Services", [.config, .sync, .secure, .ingest, .connections]),
-        ("Operations", [.credentials, .audit, .settings]),
+        ("Operations", [.credentials, .audit, .imports, .settings]),
     ]
 }
 
@@ -99,6 +109,7 @@ struct HTTPFile: Sendable {
 enum Flash: String, Sendable, CaseIterable {
     case sending, scheduled, dryRun, cancelled, deleted, saved, alreadySent
     case published, rolledBack, contentDeleted
+    case uploaded, dryRunning, importing, paused, stopped
 
     func text(_ t: Words) -> String {
         switch self {
@@ -111,6 +122,11 @@ enum Flash: String, Sendable, CaseIterable {
         case .published: t("The template is published.")
         case .rolledBack: t("The old template is published as a new version.")
         case .contentDeleted: t("The content is deleted.")
+        case .uploaded: t("The file is stored. Nothing is imported yet.")
+        case .dryRunning: t("The dry run begins. This page shows its result.")
+        case .importing: t("The import begins. You can close this page.")
+        case .paused: t("The import is paused.")
+        case .stopped: t("The import is stopped.")
         case .alreadySent: t("This draft was already sent. This is its push.")
         }
     }

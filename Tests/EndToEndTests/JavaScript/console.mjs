@@ -75,8 +75,26 @@ async function pagesOf(page, device, push) {
     `/pushes/${push}`, "/devices", "/devices?by=channel&q=news", `/devices/${device}`,
     `/devices/${device}/delete`, "/explain", `/explain?installation=${device}`,
     `/explain?push=${push}&installation=${device}`, "/credentials", "/credentials?count=devices", "/audit",
-    "/settings", ...await servicePages(page),
+    "/settings", ...await importPages(page), ...await servicePages(page),
   ];
+}
+
+/// The pages of imports, with one whose columns are to be mapped.
+async function importPages(page) {
+  await page.goto(`${console_}/${app}/import`);
+  await page.selectOption("#format", "csv");
+  await page.setInputFiles("#file", {
+    name: "devices.csv", mimeType: "text/csv", buffer: Buffer.from(`os,token,member\nios,${token()},ann\n`),
+  });
+  await page.click("main form button");
+  check("the file is stored", await page.textContent("#flash"), "The file is stored. Nothing is imported yet.");
+  const job = new URL(page.url()).pathname.split("/").pop();
+  await page.click("button[value=dry-run]");
+  await until("the dry run", async () => {
+    await page.reload();
+    return await page.$("#dry-run") ?? undefined;
+  });
+  return ["/import", `/import/${job}`, `/import/${job}/stop`];
 }
 
 /// The first address on a page below the app's that matches, without the app's own.
