@@ -12,6 +12,9 @@ struct TimeZones {
 
     private var known: ExactStringMap<ZoneRules?> = [:]
 
+    /// The database's table of zones, without old names.
+    static var table: [UInt8] { read("\(folder)/zone1970.tab") ?? [] }
+
     /// Returns the rules of a zone by its name, as in `Europe/Berlin`; `nil` if it is unknown.
     mutating func zone(_ name: String) -> ZoneRules? {
         // GMT has no rules, so it works without the database.

@@ -102,6 +102,13 @@ struct SendFormTests {
     func times() throws {
         let at = try request(["who": "everyone", "when": "at", "time": "2026-12-26T07:30"])
         #expect(at["push_time"] == "2026-12-26T07:30:00Z")
+        let berlin = [
+            "who": "everyone", "when": "at", "time": "2026-12-26T07:30", "zone": "Europe/Berlin",
+        ]
+        #expect(try request(berlin)["push_time"] == "2026-12-26T06:30:00.000Z")
+        for zone in ["Europe/Nowhere", "../../etc/passwd", "<b>", "europe/berlin"] {
+            #expect(problem(berlin.merging(["zone": zone]) { $1 }) == "zone", "\(zone)")
+        }
         let local = try request(["who": "everyone", "when": "local", "time": "2026-12-26T07:30"])
         #expect(local["push_time"] == "2026-12-26T07:30:00")
     }

@@ -281,6 +281,8 @@ extension ConsoleSurface {
             form: form,
             push: validated.push,
             count: count,
+            latest: try await latestPushes(of: visit.app),
+            credentials: try await database.credentials.list(app: visit.app),
             t: t
         )
         let number = t.count(devices, one: "{count} device", other: "{count} devices")
@@ -310,6 +312,17 @@ extension ConsoleSurface {
         )
         if problem != nil { page.status = 422 }
         return page
+    }
+
+    private static let comparedPushes = 50
+
+    /// The pushes with which a draft is compared; none if they cannot be read in time.
+    private func latestPushes(of app: String) async throws -> [StoredPush] {
+        do {
+            return try await database.pushes.list(app: app, .init(), limit: Self.comparedPushes)
+        } catch let error as StorageError where error.isStatementTimeout {
+            return []
+        }
     }
 
     /// Whether the number must be typed: the reviewed number, or that of now, is large.

@@ -1,5 +1,6 @@
 import JSON
 import PushCore
+import RemoteConfig
 
 /// The fields of the page on which a push is written, as they were typed, and the request that they
 /// make.
@@ -55,7 +56,8 @@ struct SendForm: Sendable {
 
     private static let fields: Set<String> = [
         "who", "channels", "tags", "installations", "identities", "where", "title", "text", "sound",
-        "badge", "collapse", "data", "when", "time", "expiry", "pace", "environment", "silent",
+        "badge", "collapse", "data", "when", "time", "zone", "expiry", "pace", "environment",
+        "silent",
     ]
 
     private static func isField(_ name: String) -> Bool {
@@ -317,7 +319,7 @@ struct SendForm: Sendable {
             // A browser's field has no seconds: 2026-11-26T07:30.
             let text = self["time"].trimmed.replacing(" ", with: "T")
             let full = text.utf8.count == 16 ? text + ":00" : text
-            guard Instant(iso8601: full + "Z") != nil else {
+            guard let local = LocalDateTime(iso8601: full) else {
                 throw Problem(
                     field: "time",
                     sentence: t(
@@ -328,13 +330,44 @@ struct SendForm: Sendable {
                     )
                 )
             }
-            // Without a zone it is each device's own time.
-            request["push_time"] = .string(timing == .at ? full + "Z" : full)
+            switch timing {
+            case .at where isUTC: request["push_time"] = .string(full + "Z")
+            case .at:
+                request["push_time"] = .string(try zoned(local, t).instant.iso8601)
+            case .local, .now:
+                // Without a zone it is each device's own time.
+                request["push_time"] = .string(full)
+            }
         }
         if !self["expiry"].trimmed.isEmpty {
             let hours = try whole("expiry", 1...8760, t)
             request["expiration_interval"] = JSONValue(hours * 3600)
         }
+    }
+
+    private var isUTC: Bool { ["", "UTC"].contains(self["zone"].trimmed) }
+
+    private func zoned(_ time: LocalDateTime, _ t: Words) throws(Problem) -> ZonedTime {
+        let zone = self["zone"].trimmed
+        guard let zoned = ZonedTime(time, in: zone) else {
+            throw Problem(
+                field: "zone",
+                sentence: t(
+                    "“{text}” is not a time zone. Example: {example}",
+                    ["text": String(zone.prefix(40)), "example": "Europe/Berlin"]
+                )
+            )
+        }
+        return zoned
+    }
+
+    /// The chosen time in a zone other than UTC; `nil` if there is none.
+    var zonedTime: ZonedTime? {
+        let text = self["time"].trimmed.replacing(" ", with: "T")
+        guard timing == .at, !isUTC,
+            let time = LocalDateTime(iso8601: text.utf8.count == 16 ? text + ":00" : text)
+        else { return nil }
+        return ZonedTime(time, in: self["zone"].trimmed)
     }
 
     private func whole(

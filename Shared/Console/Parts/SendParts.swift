@@ -2,6 +2,8 @@ import InstallationStorage
 import JSON
 import PushCore
 import PushStorage
+import RemoteConfig
+import Storage
 
 /// The parts of the page on which a push is written.
 struct SendParts {
@@ -148,13 +150,16 @@ struct SendParts {
     var schedule: HTML {
         let timings = [
             (SendForm.Timing.now.rawValue, t("Now")),
-            (SendForm.Timing.at.rawValue, t("At a fixed time, UTC")),
+            (SendForm.Timing.at.rawValue, t("At a fixed time")),
             (SendForm.Timing.local.rawValue, t("At each device's local time")),
         ]
         return """
             <section class="card"><h2>\(t("Schedule"))</h2>
             \(field("when", t("When")).select(form.timing.rawValue, timings))
             \(field("time", t("Time")).input(form["time"], type: "datetime-local"))
+            \(field("zone", t("Time zone of a fixed time"), hint: HTML(
+                text: t("Such as {example}. Empty: UTC.", ["example": "Europe/Berlin"])))
+                .input(form["zone"], suggestions: ZonedTime.zones))
             \(field("expiry", t("Expires after hours"), hint: HTML(
                 text: t("Empty: it is stored by the provider as long as possible.")))
                 .input(form["expiry"]))
@@ -202,6 +207,9 @@ struct ReviewParts {
     let form: SendForm
     let push: NewPush
     let count: AudienceCount
+    /// The latest pushes of the app.
+    let latest: [StoredPush]
+    let credentials: [StoredCredential]
     let t: Words
 
     var warnings: HTML {
@@ -219,7 +227,77 @@ struct ReviewParts {
                 Part.note(HTML(text: t("The text begins with “{” and looks like JSON.")), .warn)
             )
         }
-        return notes.joined()
+        let sentences = recently + expiring + [changedClocks].compactMap { $0 }
+        return (notes + sentences.map { Part.note(HTML(text: $0), .warn) }).joined()
+    }
+
+    /// Says whether the text, or pushes to many devices, were sent within the hour.
+    private var recently: [String] {
+        let since = t.now.adding(milliseconds: -3_600_000)
+        let recent = latest.filter { push in
+            push.createdAt >= since && push.status != .cancelled
+                && push.request["dry_run"]?.bool != true
+        }
+        let own = PushText(push.object)
+        var sentences: [String] = []
+        let same = recent.first { push in
+            let text = PushText(push.request)
+            return text.headline != nil && text.title == own.title && text.body == own.body
+        }
+        if let same {
+            sentences.append(
+                t("The same text was sent at {time}.", ["time": t.moment(same.createdAt)])
+            )
+        }
+        let devices = recent.reduce(0) { $0 + $1.ledger.targeted }
+        if devices > 0 {
+            sentences.append(
+                t.count(
+                    devices,
+                    one:
+                        "Pushes of the last hour went to {count} device; some of these may be the same.",
+                    other:
+                        "Pushes of the last hour went to {count} devices; some of these may be the same."
+                )
+            )
+        }
+        return sentences
+    }
+
+    /// Says which credentials expire before the push does.
+    private var expiring: [String] {
+        let last = max(push.expiresAt ?? t.now, push.releaseAt ?? t.now)
+        return credentials.compactMap { credential in
+            guard let end = credential.end, end <= last,
+                count.reachable.map({ ($0[credential.platform] ?? 0) > 0 }) ?? true
+            else { return nil }
+            return t(
+                "The credential {name} of {provider} expires at {time}, before this push does.",
+                [
+                    "name": credential.name, "provider": credential.platform.title,
+                    "time": t.moment(end),
+                ]
+            )
+        }
+    }
+
+    /// Says what becomes of a time that the clocks show twice or never.
+    private var changedClocks: String? {
+        guard let zoned = form.zonedTime else { return nil }
+        let time = t.moment(zoned.instant)
+        switch zoned.occurrence {
+        case .once: return nil
+        case .twice:
+            return t(
+                "The clocks are set back then, and show this time twice. The push begins at the first: {time}.",
+                ["time": time]
+            )
+        case .never:
+            return t(
+                "The clocks are set forward then, and skip this time. The push begins at {time}.",
+                ["time": time]
+            )
+        }
     }
 
     var summary: HTML {
@@ -256,7 +334,17 @@ struct ReviewParts {
         switch form.timing {
         case .now: HTML(text: t("Now"))
         case .at:
-            t.html("{time} UTC", ["time": HTML(text: form["time"])])
+            if let zoned = form.zonedTime {
+                t.html(
+                    "{time} in {zone}: {instant}",
+                    [
+                        "time": HTML(text: form["time"]), "zone": Part.own(form["zone"].trimmed),
+                        "instant": HTML(text: t.moment(zoned.instant)),
+                    ]
+                )
+            } else {
+                t.html("{time} UTC", ["time": HTML(text: form["time"])])
+            }
         case .local:
             t.html("{time}, each device's local time", ["time": HTML(text: form["time"])])
         }

@@ -188,11 +188,21 @@ struct Field {
         return "\(invalid) aria-describedby=\"\(described.joined(separator: " "))\""
     }
 
-    func input(_ value: String, type: String = "text", isRequired: Bool = false) -> HTML {
-        wrapped(
+    /// Draws a control of one line; browsers offer the suggestions while a person types.
+    func input(
+        _ value: String,
+        type: String = "text",
+        isRequired: Bool = false,
+        suggestions: [String] = []
+    ) -> HTML {
+        let list: HTML = suggestions.isEmpty ? .empty : " list=\"\(name)-list\""
+        let options = suggestions.map { text -> HTML in "<option value=\"\(text)\"></option>" }
+        let offered: HTML =
+            suggestions.isEmpty ? .empty : "<datalist id=\"\(name)-list\">\(options)</datalist>"
+        return wrapped(
             """
             <input id="\(name)" name="\(name)" type="\(type)" value="\(value)" \
-            autocomplete="off"\("required", if: isRequired)\(attributes)>
+            autocomplete="off"\("required", if: isRequired)\(list)\(attributes)>\(offered)
             """
         )
     }
