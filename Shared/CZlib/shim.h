@@ -6,6 +6,9 @@
 static inline int carillon_inflate_init_gzip(z_stream *stream) {
     return inflateInit2(stream, 15 + 16);
 }
+static inline int carillon_inflate_init_zlib(z_stream *stream) {
+    return inflateInit2(stream, 15);
+}
 static inline int carillon_deflate_init_gzip(z_stream *stream) {
     return deflateInit2(stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
 }

@@ -1,8 +1,9 @@
 /// Decompresses gzip and zstd bodies, with a limit on the output.
 ///
-/// Authority: the two formats. A body is passed whole and returned whole: one that exceeds its
-/// limit is refused as soon as that is known, after at most one buffer beyond it, so neither memory
-/// nor time grows with the size that a few bytes claim. No state is retained between bodies.
+/// Authority: the two formats, and zlib's own for protocols that are not HTTP. A body is passed whole
+/// and returned whole: one that exceeds its limit is refused as soon as that is known, after at most
+/// one buffer beyond it, so neither memory nor time grows with the size that a few bytes claim. No
+/// state is retained between bodies.
 package enum Compression: String, Sendable, CaseIterable {
     case gzip
     case zstd

@@ -18,6 +18,33 @@ func gunzipped(_ bytes: [UInt8], maximumBytes: Int) throws(CompressionError) -> 
     return output
 }
 
+/// Decompresses one stream of zlib's own format (RFC 1950), after which nothing may follow.
+///
+/// - Parameters:
+///   - bytes: An array that has the stream at its end.
+///   - start: The first byte of the stream.
+///   - maximumBytes: The limit of the output, which is never reserved in advance.
+/// - Returns: The decompressed bytes.
+/// - Throws: As `Compression.decompress`.
+package func inflatedZlib(
+    _ bytes: [UInt8],
+    from start: Int,
+    maximumBytes: Int
+) throws(CompressionError) -> [UInt8] {
+    let stream = try GzipStream(.zlib)
+    stream.feed(bytes, from: start)
+    var output: [UInt8] = []
+    repeat {
+        // One byte beyond the limit distinguishes too large a body from one that just fits.
+        let part = try stream.next(maximumBytes: min(partBytes, maximumBytes - output.count + 1))
+        if part.isEmpty { break }
+        output.append(contentsOf: part)
+        guard output.count <= maximumBytes else { throw .tooLarge }
+    } while !stream.isAtEnd
+    guard stream.isAtEnd, !stream.hasInput, start < bytes.count else { throw .broken }
+    return output
+}
+
 func gzipped(_ bytes: [UInt8]) throws(CompressionError) -> [UInt8] {
     guard let inputCount = UInt32(exactly: bytes.count) else { throw .tooLarge }
     var stream = unsafe z_stream()

@@ -1,5 +1,10 @@
 internal import CZlib
 
+/// The bytes around a deflated stream.
+enum DeflateFrame {
+    case gzip, zlib
+}
+
 /// Decompresses gzip part by part, for files of any size. The memory is one part of the input and one of
 /// the output, whatever the bytes claim.
 ///
@@ -14,10 +19,17 @@ package final class GzipStream {
     package private(set) var isAtEnd = true
     private var mayHaveMore = false
 
-    package init() throws(CompressionError) {
+    package convenience init() throws(CompressionError) { try self.init(.gzip) }
+
+    init(_ frame: DeflateFrame) throws(CompressionError) {
         unsafe stream = .allocate(capacity: 1)
         unsafe stream.initialize(to: z_stream())
-        guard unsafe carillon_inflate_init_gzip(stream) == Z_OK else {
+        let status =
+            switch frame {
+            case .gzip: unsafe carillon_inflate_init_gzip(stream)
+            case .zlib: unsafe carillon_inflate_init_zlib(stream)
+            }
+        guard status == Z_OK else {
             unsafe stream.deallocate()
             throw .unavailable
         }
@@ -28,11 +40,15 @@ package final class GzipStream {
         unsafe stream.deallocate()
     }
 
-    /// Gets the next part of the input. The part before must have been read to its end.
-    package func feed(_ part: [UInt8]) {
+    /// Gets the next part of the input, from a byte of an array to its end. The part before must have
+    /// been read to its end.
+    package func feed(_ part: [UInt8], from start: Int = 0) {
         input = part
-        position = 0
+        position = start
     }
+
+    /// Whether bytes of the input are not read yet.
+    var hasInput: Bool { position < input.count }
 
     /// Decompresses the next bytes.
     ///
