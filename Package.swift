@@ -131,6 +131,7 @@ let package = Package(
             ["CCurl", "COpenSSL", "HTTP2", "EventLoop", "JSON", "Observability"]
         ),
         library("Compression", ["CZlib", "CZstd", "JSON", "Observability"]),
+        library("RealmSync", ["Compression", "JSON", "Observability"]),
         library(
             "HTTPServer",
             [
@@ -330,6 +331,11 @@ let package = Package(
         tests("PostgresTests", ["Postgres", "EventLoop", "JSON", "Observability"]),
         tests("KafkaTests", ["Kafka", "EventLoop", "Observability"]),
         tests("CompressionTests", ["Compression"]),
+        tests(
+            "RealmSyncTests",
+            ["RealmSync", "Compression", "JSON"],
+            exclude: ["dialogue.json", "model_client.py", "vectors.json"]
+        ),
         tests(
             "HTTPServerTests",
             [
