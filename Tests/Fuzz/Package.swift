@@ -34,6 +34,18 @@ let package = Package(
             path: "Rooms/CWslay",
             providers: [.apt(["libwslay-dev"])]
         ),
+        .systemLibrary(
+            name: "CZlib",
+            path: "Rooms/CZlib",
+            pkgConfig: "zlib",
+            providers: [.apt(["zlib1g-dev"])]
+        ),
+        .systemLibrary(
+            name: "CZstd",
+            path: "Rooms/CZstd",
+            pkgConfig: "libzstd",
+            providers: [.apt(["libzstd-dev"])]
+        ),
         .target(name: "JSON", path: "Rooms/JSON", swiftSettings: settings),
         .target(
             name: "HTTP2",
@@ -133,12 +145,24 @@ let package = Package(
             path: "Sources/SecurePayload",
             swiftSettings: settings + [.unsafeFlags(["-enable-testing"])]
         ),
+        .target(
+            name: "Compression",
+            dependencies: ["CZlib", "CZstd", "JSON", "Observability"],
+            path: "Rooms/Compression",
+            swiftSettings: settings
+        ),
+        .target(
+            name: "RealmSync",
+            dependencies: ["Compression", "JSON", "Observability"],
+            path: "Rooms/RealmSync",
+            swiftSettings: settings
+        ),
         .executableTarget(
             name: "Fuzz",
             dependencies: [
                 "Credentials", "JSON", "HTTP1", "HTTP2", "HTTPTransport", "JSONSchema", "Postgres",
-                "PushCore", "PushEvents", "PushProviders", "RegularExpressions", "RemoteConfig",
-                "SecurePayload",
+                "PushCore", "PushEvents", "PushProviders", "RealmSync", "RegularExpressions",
+                "RemoteConfig", "SecurePayload",
                 "WebSocket", "WhereSQL",
             ],
             path: "Sources/Fuzz",

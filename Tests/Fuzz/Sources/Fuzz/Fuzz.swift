@@ -18,6 +18,7 @@ private enum Target: String, CaseIterable {
     case secure
     case schemas
     case websocket
+    case realm
 }
 
 /// The variable from which a child process of libFuzzer gets the target's name.
@@ -68,6 +69,7 @@ func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> Int32 {
     case .secure: fuzzSecure(bytes)
     case .schemas: fuzzSchemas(bytes)
     case .websocket: fuzzWebSocket(bytes)
+    case .realm: fuzzRealm(bytes)
     }
     return 0
 }
