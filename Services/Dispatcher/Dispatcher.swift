@@ -60,6 +60,8 @@ func makeParts(
     )
     let keeping: [any ServicePart] = [
         work.session,
+        // Stops after the engine, whose last outcomes it writes.
+        FigureWriter(engine.figures, database, in: runtime),
         sessionReaper(database.sessions, in: runtime) { wakeUps.wakeForReleasedClaims() },
         maintenanceJob(database, configuration.retention, in: runtime),
         installationExpiryJob(database, in: runtime),

@@ -10,6 +10,7 @@
 //                  PushLedger      records what was sent: rows, chunks, and a push's counters
 //                  DeliveryStore   reads rows for reports
 //                  SessionStore    the session that owns all these claims
+//     Figures/     PushFigureStore counts outcomes by the minute, for charts
 
 package import Storage
 
@@ -31,6 +32,7 @@ extension PushDatabase {
     package var receipts: ReceiptStore { ReceiptStore(database: database) }
     package var drafts: DraftStore { DraftStore(database: database) }
     package var appOpens: AppOpenStore { AppOpenStore(database: database) }
+    package var figures: PushFigureStore { PushFigureStore(database: database) }
 
     private var zoneNames: ZoneNames { part(ZoneNames.init) }
 }

@@ -13,6 +13,7 @@ final class RunBench: RunRecording, @unchecked Sendable {
     let session = WorkSession()
     let room: SendSlots
     let inHand = WorkInHand()
+    let figures = OutcomeFigures(at: .now())
     fileprivate(set) var ready: [(run: any RecordedRun, place: Int)] = []
 
     init(total: Int = 100) {
@@ -26,6 +27,7 @@ final class RunBench: RunRecording, @unchecked Sendable {
             room: room,
             inHand: inHand,
             meters: DeliveryMetrics(Metrics()),
+            figures: figures,
             recorder: self
         )
     }

@@ -142,6 +142,7 @@ struct RunRecorderTests {
                     room: room,
                     inHand: inHand,
                     meters: DeliveryMetrics(Metrics()),
+                    figures: OutcomeFigures(at: .now()),
                     recorder: Nowhere()
                 )
             )

@@ -384,6 +384,9 @@ final class InlineRun: Run, @unchecked Sendable {
             for member in ended(of: place) {
                 guard let end = member.end else { continue }
                 services.meters.settled(end, at: member.member.delivery.device.provider)
+                if result == .written, let context = pushes[place].context {
+                    services.figures.count(end, of: member.member.delivery, context)
+                }
             }
             reached(.written, push: place, at: now)
             self.end(place, result == .erased ? .erased : .written)

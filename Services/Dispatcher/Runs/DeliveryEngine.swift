@@ -61,6 +61,7 @@ actor DeliveryEngine: ServicePart {
     nonisolated let inHand = WorkInHand()
     nonisolated let recorder: RunRecorder
     nonisolated let services: RunServices
+    nonisolated let figures: OutcomeFigures
     /// The pushes of the fast path that are not recorded.
     nonisolated let inline = InlinePushes()
     /// The time for which a stop waits for answers, from its beginning.
@@ -103,11 +104,13 @@ actor DeliveryEngine: ServicePart {
             loop: loop,
             logger: log
         )
+        figures = OutcomeFigures(at: clock.now())
         services = RunServices(
             session: session,
             room: flight,
             inHand: inHand,
             meters: meters,
+            figures: figures,
             recorder: recorder
         )
         sender = RunSender(

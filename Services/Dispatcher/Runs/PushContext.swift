@@ -53,11 +53,14 @@ final class PushContext: @unchecked Sendable {
     let spreadMilliseconds: Int?
     /// Whether each device is sent to only once.
     let isNowOrNever: Bool
+    /// Whether its outcomes over time are counted for it alone.
+    let isForMany: Bool
 
     init(pushID: String, eventID: String, source: String, request: PushRequest?) {
         self.pushID = pushID
         self.eventID = eventID
         mayIncludePushID = PushIdentity.includesPushID(source: source)
+        isForMany = request?.isForMany ?? false
         // Drops the audience: it was needed only for planning, and may be long.
         var request = request
         if case .installations(let selectors) = request?.audience, let channels = selectors.channels

@@ -109,8 +109,12 @@ final class RowRun: Run, @unchecked Sendable {
 
     func recorded(_ place: Int, _ end: RecordedEnd, at now: ContinuousClock.Instant) {
         guard let row = rows[place], let ended = row.end else { return }
-        if case .recorded = end {
+        if case .recorded(let result) = end {
             services.meters.settled(ended, at: row.member.delivery.device.provider)
+            // A row that another session owns is counted there.
+            if result == .written {
+                services.figures.count(ended, of: row.member.delivery, row.context)
+            }
         }
         // A released row was removed from `inHand` before the write: this process may have claimed
         // it again by now.

@@ -60,5 +60,6 @@ struct RunServices {
     let room: SendSlots
     let inHand: WorkInHand
     let meters: DeliveryMetrics
+    let figures: OutcomeFigures
     let recorder: any RunRecording
 }

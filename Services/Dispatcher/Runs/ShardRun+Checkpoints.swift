@@ -48,6 +48,7 @@ extension ShardRun {
         for record in checkpoint.records {
             guard let end = record.end else { continue }
             engine.meters.settled(end, at: record.member.delivery.device.provider)
+            engine.figures.count(end, of: record.member.delivery, context)
         }
         for member in written.rows { engine.inHand.take(member.delivery.key) }
         for (member, end) in written.endedRows {

@@ -96,6 +96,24 @@ extension NewPush {
     }
 }
 
+extension PushRequest {
+    /// Whether it may be for more devices than the fast path takes. Such a push has figures of its
+    /// own (`PushFigureStore`). Pushes for few devices have none, as there may be thousands a
+    /// second.
+    package var isForMany: Bool {
+        switch audience {
+        case .topic: return false
+        case .tokens(let tokens): return tokens.count > NewPush.fewDevices
+        case .installations(let selectors):
+            let lists = [selectors.installations, selectors.identities]
+            let named = lists.compactMap(\.self).map(\.count).min()
+            let condition = selectors.condition?.namedDevices?.values.count
+            guard let count = [named, condition].compactMap(\.self).min() else { return true }
+            return count > NewPush.fewDevices
+        }
+    }
+}
+
 /// The result of looking up a push for few devices, before it is sent.
 package enum LookedUpPush: Sendable {
     /// The push exists already, or was cancelled before it was sent.

@@ -123,6 +123,14 @@ extension AppStore {
             of: id,
             atOnce: Self.templatesAtOnce
         )
+        // The last outcomes of the app may come later; they go with the app.
+        _ = try await deleteRows(
+            """
+            DELETE FROM push_figures WHERE ctid IN (
+                SELECT ctid FROM push_figures WHERE app = $1 LIMIT $2 FOR UPDATE)
+            """,
+            of: id
+        )
         _ = try await deleteRows(
             """
             DELETE FROM identities WHERE app = $1 AND id IN (

@@ -112,6 +112,23 @@ package struct Maintenance: Sendable {
             ),
             (Expiring(table: "app_opens", key: "ctid", age: .day), retention.pushes, nil),
             (
+                Expiring(
+                    table: "push_figures",
+                    key: "ctid",
+                    age: .time("at"),
+                    condition: "minutes = 1 AND push_id = '\(PushFigureStore.allPushes)'"
+                ),
+                PushFigureStore.minuteRetention, nil
+            ),
+            (
+                Expiring(table: "push_figures", key: "ctid", age: .time("at")),
+                PushFigureStore.retention, nil
+            ),
+            (
+                Expiring(table: "push_figure_minutes", key: "at, replica", age: .time("at")),
+                PushFigureStore.retention, nil
+            ),
+            (
                 Expiring(table: "push_drafts", key: "id", age: .time("updated_at")),
                 DraftStore.retention, nil
             ),
