@@ -44,6 +44,25 @@ struct FastPathTests {
         #expect(try takes(["tokens": tokens(1), "expiration_interval": 60, "prod": "dev"]))
     }
 
+    @Test("A push that may be for more devices than the fast path takes has figures of its own")
+    func many() throws {
+        func isForMany(_ fields: JSONObject) throws -> Bool {
+            var object = fields
+            object["data"] = ["alert": "x"]
+            return try PushRequest.parse(object, now: now).isForMany
+        }
+        let most = NewPush.fewDevices
+        #expect(try isForMany([:]))
+        #expect(try isForMany(["channels": ["news"]]))
+        #expect(try isForMany(["where": ["badge": 1]]))
+        for field in ["installations", "identities"] {
+            #expect(try isForMany([field: names(most + 1)]))
+            #expect(try !isForMany([field: names(most), "pace": 1]))
+        }
+        #expect(try !isForMany(["installations": names(1), "channels": ["news"]]))
+        #expect(try !isForMany(["where": ["objectId": "i"]]))
+    }
+
     @Test(
         "A push that needs a row before it is sent does not take the fast path",
         arguments: [

@@ -6,7 +6,7 @@ import PushStorage
 ///
 /// Rows are totals of this process so far, so that a row may be written again. An outcome counts in
 /// the minute in which it is recorded, and minutes never go back: a minute that has been written for
-/// the last time does not begin anew.
+/// the last time does not begin a second time.
 final class FigureTotals {
     /// The total of a key so far, and how much of it was written.
     private struct Total {

@@ -41,7 +41,7 @@ package struct OutcomeCounts: Sendable, Equatable {
     }
 }
 
-/// What figures are about: one provider of an app, for all pushes or for one to many devices.
+/// The subject of figures: one provider of an app, for all pushes or for one to many devices.
 package struct FigureKey: Hashable, Sendable {
     package let app: String
     /// `nil`: all pushes.

@@ -49,5 +49,6 @@ extension MigrationFile {
         ("0041_outbox_queues", PackageResources._041_outbox_queues_sql),
         ("0042_console_logins", PackageResources._042_console_logins_sql),
         ("0043_import_uploads", PackageResources._043_import_uploads_sql),
+        ("0044_push_figures", PackageResources._044_push_figures_sql),
     ]
 }

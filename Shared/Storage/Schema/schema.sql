@@ -682,6 +682,28 @@ CREATE TABLE push_drafts (
 );
 CREATE INDEX push_drafts_app ON public.push_drafts USING btree (app, updated_at);
 CREATE INDEX push_drafts_updated_at ON public.push_drafts USING btree (updated_at);
+CREATE TABLE push_figure_minutes (
+    at timestamp with time zone NOT NULL,
+    replica bigint NOT NULL,
+    PRIMARY KEY (at, replica)
+);
+CREATE TABLE push_figures (
+    app text COLLATE "C" NOT NULL,
+    push_id uuid NOT NULL,
+    minutes smallint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    provider text COLLATE "C" NOT NULL,
+    replica bigint NOT NULL,
+    delivered integer NOT NULL,
+    failed integer NOT NULL,
+    expired integer NOT NULL,
+    suppressed integer NOT NULL,
+    in_doubt integer NOT NULL,
+    latency integer[] NOT NULL,
+    PRIMARY KEY (app, push_id, minutes, at, provider, replica),
+    FOREIGN KEY (app) REFERENCES apps(id) ON DELETE CASCADE
+);
+CREATE INDEX push_figures_at ON public.push_figures USING btree (at);
 CREATE TABLE push_receipts (
     app text COLLATE "C" NOT NULL,
     target text COLLATE "C" NOT NULL,
