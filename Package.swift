@@ -426,7 +426,7 @@ let package = Package(
             "ConsoleTests",
             [
                 "Console", "Cryptography", "HTTPServer", "PushCore", "JSON", "Logins", "Apps",
-                "Gateway", "HTTPTransport", "Storage",
+                "Gateway", "HTTPTransport", "PushStorage", "Storage",
             ]
         ),
         tests(

@@ -16,7 +16,38 @@ extension EndToEndTests {
     )
     struct ConsoleTests {
         @Test("Every page is accessible, in both themes, three languages and two widths")
-        func everyPage() async throws { try await play("every page") }
+        func everyPage() async throws {
+            let bench = try await Bench()
+            let push = try await Self.charted(in: bench)
+            try await play("every page", in: bench, ["CHARTED_PUSH": push])
+        }
+
+        /// Stores a week of figures of the app, with gaps, and of one push to a channel.
+        ///
+        /// - Returns: The push.
+        private static func charted(in bench: Bench) async throws -> String {
+            let (event, request) = bench.event(["nobody"])
+            try await bench.stack.send(request)
+            let push = try await eventually("the push is stored") {
+                try await bench.stack.database.query(
+                    "select id from pushes where event_id = '\(event)' and status = 'done'"
+                ).first
+            }
+            _ = try await bench.stack.database.query(
+                """
+                insert into push_figures
+                select '\(bench.app.id)', id, span, date_trunc('hour', now()) - n * span * '1 min'::interval,
+                    provider, 1, 40000 + n, n % 7, 1, 2, n % 2, array[1, 2, 0, 5, abs(n)]
+                from generate_series(-60, 168) n,
+                    (values ('\(allPushes)'::uuid, 1), ('\(allPushes)', 60), ('\(push)', 1)) s(id, span),
+                    unnest(array['apns', 'fcm']) provider
+                where n % 10 > 2 and (n > 0 or span = 1)
+                """
+            )
+            return push
+        }
+
+        private static let allPushes = "00000000-0000-0000-0000-000000000000"
 
         @Test("A push is sent by keyboard alone, and reaches the phone")
         func keyboard() async throws { try await play("keyboard") }

@@ -34,6 +34,7 @@ extension ConsoleSurface {
                 <div class="stack">\(try await attention(visit))
                 <section class="card" id="today" data-live="10"><h2>\(t("Today (UTC)"))</h2>
                 \(try await today(visit))</section>
+                \(try await figures(visit))
                 \(Part.card(t("Latest pushes"), table.html))
                 \(try await scheduled(visit))</div>
                 """
@@ -56,6 +57,35 @@ extension ConsoleSurface {
         }
         let pushes = t.count(totals.pushes, one: "{count} push", other: "{count} pushes")
         return "<p class=\"figure\">\(pushes)</p>\(LedgerPart(ledger: totals.ledger, t: t).big)"
+    }
+
+    /// The charts of the query's `range`, and the providers in it.
+    private func figures(_ visit: Visit) async throws -> HTML {
+        let t = visit.t
+        let chosen = FiguresPart.Range.of(visit)
+        let ranges = FiguresPart.Range.allCases.map { range -> HTML in
+            let current: HTML = range == chosen ? " aria-current=\"true\"" : .empty
+            return """
+                <a class="btn small" href="\(visit.address(query: ["range": range.rawValue]))"\(current)>\
+                \(range.title(t))</a>
+                """
+        }
+        let links: HTML = """
+            <nav class="actions" aria-label="\(t("Time range"))">\(ranges)</nav>
+            """
+        do {
+            let buckets = FigureBuckets(last: chosen.minutes, before: t.now)
+            let series = try await database.figures.series(app: visit.app, buckets)
+            let part = FiguresPart(series: series, t: t)
+            return
+                "\(Part.card(t("Deliveries"), id: "figures", links + part.html))\(part.providers)"
+        } catch let error as StorageError where error.isStatementTimeout {
+            return Part.card(
+                t("Deliveries"),
+                id: "figures",
+                "\(links)<p>\(t("Not loaded in time."))</p>"
+            )
+        }
     }
 
     private func attention(_ visit: Visit) async throws -> HTML {

@@ -142,6 +142,7 @@ extension ConsoleSurface {
                 \(LedgerPart(ledger: push.ledger, t: t).big)
                 \(progress(of: push, t))
                 </section>
+                \(try await figures(of: push, t))
                 \(failures(examples, of: push.id, visit))
                 \(Part.card(t("Reported by devices"), reported(by: push, t)))
                 \(Part.card(t("Request"), facts(of: push, visit)))
@@ -156,6 +157,18 @@ extension ConsoleSurface {
             """
         page.actions = actions(for: push, visit)
         return page
+    }
+
+    /// The outcomes over time of a push to many devices.
+    private func figures(of push: StoredPush, _ t: Words) async throws -> HTML {
+        do {
+            let series = try await database.figures.series(ofPush: push.id, app: push.app)
+            guard let series else { return .empty }
+            let part = PushFiguresPart(series: series, targeted: push.ledger.targeted, t: t)
+            return Part.card(t("Outcomes over time"), part.html)
+        } catch let error as StorageError where error.isStatementTimeout {
+            return .empty
+        }
     }
 
     private func actions(for push: StoredPush, _ visit: Visit) -> HTML {

@@ -12,14 +12,8 @@ struct LedgerPart {
     }
 
     private var items: [Item] {
-        [
-            Item(name: "delivered", title: t("Delivered"), count: ledger.delivered),
-            Item(name: "failed", title: t("Failed"), count: ledger.failed),
-            Item(name: "expired", title: t("Expired"), count: ledger.expired),
-            Item(name: "suppressed", title: t("Suppressed"), count: ledger.suppressed),
-            Item(name: "doubt", title: t("In doubt"), count: ledger.inDoubt),
-            Item(name: "pending", title: t("Pending"), count: ledger.pending),
-        ]
+        Outcome.allCases.map { Item(name: $0.style, title: $0.title(t), count: ledger[$0]) }
+            + [Item(name: "pending", title: t("Pending"), count: ledger.pending)]
     }
 
     /// A bar for a row of a table.

@@ -120,6 +120,14 @@ struct Words: Sendable {
         return "\(shown / 10)\(point)\(shown % 10)%"
     }
 
+    /// Returns a latency: `412 ms`, `1.2 s` or `7 min`.
+    func duration(milliseconds: Int) -> String {
+        if milliseconds < 1000 { return "\(milliseconds) ms" }
+        let tenths = milliseconds / 100
+        guard tenths < 600 else { return "\(number(tenths / 600)) min" }
+        return "\(tenths / 10)\(language == .portuguese ? "," : ".")\(tenths % 10) s"
+    }
+
     /// Returns a time in UTC: only the time of day if it is today, else the date, too.
     func time(_ instant: Instant) -> HTML {
         let iso = instant.iso8601

@@ -75,7 +75,8 @@ async function pagesOf(page, device, push) {
     `/pushes/${push}`, "/devices", "/devices?by=channel&q=news", `/devices/${device}`,
     `/devices/${device}/delete`, "/explain", `/explain?installation=${device}`,
     `/explain?push=${push}&installation=${device}`, "/credentials", "/credentials?count=devices", "/audit",
-    "/settings", ...await importPages(page), ...await servicePages(page),
+    "/settings", "?range=24h", "?range=7d", `/pushes/${environment.CHARTED_PUSH}`,
+    ...await importPages(page), ...await servicePages(page),
   ];
 }
 
@@ -151,6 +152,7 @@ async function everyPage() {
         const response = await page.goto(`${console_}/${app}${path}`);
         const place = `${path} ${theme} ${language} ${width}`;
         check(place + ": its status", response.status(), 200);
+        await page.$$eval("main .chart ~ details", (all) => all.forEach((one) => { one.open = true; }));
         check(place + ": its language", await page.getAttribute("html", "lang"), language);
         check(place + ": nothing to scroll sideways", await page.evaluate(() =>
           document.documentElement.scrollWidth <= window.innerWidth));
