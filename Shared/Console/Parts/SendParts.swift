@@ -254,10 +254,8 @@ struct ReviewParts {
             sentences.append(
                 t.count(
                     devices,
-                    one:
-                        "Pushes of the last hour went to {count} device; some of these may be the same.",
-                    other:
-                        "Pushes of the last hour went to {count} devices; some of these may be the same."
+                    one: "Pushes of the last hour went to {count} device, perhaps to these.",
+                    other: "Pushes of the last hour went to {count} devices, perhaps to these."
                 )
             )
         }
