@@ -461,8 +461,8 @@ let package = Package(
         tests(
             "CLITests",
             [
-                "CLI", "Explain", "JSONSchema", "Kafka", "PushEvents", "IngestStorage", "PushCore",
-                "ServiceKit",
+                "CLI", "Explain", "JSONSchema", "Kafka", "PushEvents", "Storage", "PushStorage",
+                "IngestStorage", "PushCore", "ServiceKit",
                 "EventLoop", "JSON", "Settings",
             ],
             exclude: ["help.txt"]
@@ -474,7 +474,7 @@ let package = Package(
                 "ConfigStorage",
                 "SyncStorage", "IngestStorage", "SecureStorage", "ConnectionStorage",
                 "StorageAdmin", "Explain", "Importing", "Connection", "HTTPServer", "PushEvents",
-                "PushCore", "Postgres", "Kafka", "ServiceKit", "Compression",
+                "PushCore", "Postgres", "Kafka", "ServiceKit", "ServiceShell", "Compression",
                 "EventLoop", "JSON", "JSONSchema", "Cryptography", "Observability",
             ]
         ),

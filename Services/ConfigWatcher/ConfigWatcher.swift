@@ -33,10 +33,18 @@ struct ConfigWatcher: HTTPServiceProgram {
     ) throws -> HTTPServiceContents {
         let limits = FetchLimits()
         let outbox = try service.outbox()
+        let source = try RecordSource(
+            .configWatcher,
+            under: service.configuration.own.groupID,
+            service.configuration.common,
+            maximumBatch: 500,
+            in: service.runtime
+        )
         return HTTPServiceContents(
             openAPI: FirebaseSurface.openAPI,
             loops: service.loops.map { configLoop($0, limits, service) },
-            jobs: outbox.parts + (try watcher(service, outbox.producer))
+            jobs: outbox.parts + watcher(service, source, outbox.producer),
+            consumers: [source.consumer]
         )
     }
 }
@@ -44,17 +52,11 @@ struct ConfigWatcher: HTTPServiceProgram {
 /// Creates the parts that receive publishes of any system and announce them.
 private func watcher(
     _ service: HTTPService<ConfigWatcher>,
+    _ source: RecordSource,
     _ producer: KafkaProducer
-) throws -> [any ServicePart] {
+) -> [any ServicePart] {
     let (own, database, runtime) = (service.configuration.own, service.database, service.runtime)
     let topics = service.configuration.common.topics
-    let source = try RecordSource(
-        .configWatcher,
-        under: own.groupID,
-        service.configuration.common,
-        maximumBatch: 500,
-        in: runtime
-    )
     return [
         ConfigAnnouncer(
             database: database,

@@ -1,7 +1,6 @@
 import ConnectionStorage
 import EventLoop
 import Gateway
-import Glibc
 import HTTPServer
 import Observability
 import ServiceKit
@@ -109,7 +108,7 @@ struct ConnectionService: HTTPServiceProgram {
                 Task(executorPreference: hub.loop) { await hub.drain(over: limit) }
             }
             for drain in drains { await drain.value }
-            try? await database.connections.forget(node: nodeName())
+            try? await database.connections.forget(node: processName())
         }
     }
 }
@@ -136,7 +135,7 @@ private func nodeReport(
     _ database: PushDatabase,
     in runtime: ServiceRuntime
 ) -> PeriodicJob<Void> {
-    let name = nodeName()
+    let name = processName()
     return PeriodicJob(
         "connection-report",
         cannot: "cannot report open connections",
@@ -161,11 +160,4 @@ private func nodeReport(
         }
         return .seconds(10)
     }
-}
-
-private func nodeName() -> String {
-    var bytes = [CChar](repeating: 0, count: 256)
-    guard unsafe gethostname(&bytes, bytes.count - 1) == 0 else { return "connection:\(getpid())" }
-    let name = bytes.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }
-    return String(decoding: name, as: UTF8.self) + ":\(getpid())"
 }

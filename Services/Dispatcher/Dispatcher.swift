@@ -1,7 +1,9 @@
 import EventLoop
+import PushCore
 import PushStorage
 import ServiceKit
 import ServiceShell
+import Storage
 
 /// Turns events into notifications and reports the outcome of each notification.
 ///
@@ -58,8 +60,16 @@ func makeParts(
         configuration: configuration,
         runtime: runtime
     )
+    let consumers = [ground.events, ground.configEvents, ground.changes].map(\.consumer)
+    let heartbeat = Heartbeat(database, consumers: consumers, in: runtime) { state in
+        state.breakers = engine.healths.openBreakers(engine.clock.now(), .now())
+        state.slots = ServiceState.Slots(
+            inUse: engine.flight.budget.owned,
+            total: engine.flight.budget.total
+        )
+    }
     let keeping: [any ServicePart] = [
-        work.session,
+        heartbeat, work.session,
         // Stops after the engine, whose last outcomes it writes.
         FigureWriter(engine.figures, database, in: runtime),
         sessionReaper(database.sessions, in: runtime) { wakeUps.wakeForReleasedClaims() },

@@ -1,6 +1,5 @@
 import ConnectionStorage
 import EventLoop
-import Glibc
 import Kafka
 import PushEvents
 import PushProviders
@@ -127,12 +126,4 @@ struct DispatcherConnections {
             }
         }
     }
-}
-
-/// Returns the name of this process in `dispatchers`.
-func hostName() -> String {
-    var bytes = [CChar](repeating: 0, count: 256)
-    guard unsafe gethostname(&bytes, bytes.count - 1) == 0 else { return "dispatcher" }
-    let name = bytes.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }
-    return String(decoding: name, as: UTF8.self) + ":\(getpid())"
 }

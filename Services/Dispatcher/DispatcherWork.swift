@@ -26,7 +26,7 @@ struct DispatcherWork {
         session = SessionHeartbeat(
             sessions: ground.sessions.sessions,
             engine: engine,
-            host: hostName(),
+            host: processName(),
             connections: ground.connectionsName,
             runtime: runtime
         )

@@ -50,10 +50,13 @@ struct Ingest: HTTPServiceProgram {
             IngestRetention(keys: own.keyRetention, receipts: own.pushRetention),
             in: service.runtime
         )
+        let source = own.runsSink ? try sinkSource(of: service) : nil
+        let sink = source.map { sinkParts(of: service, $0, loops[0].producer) }
         var contents = HTTPServiceContents(
             openAPI: openAPI,
             loops: zip(service.loops, loops).map { loopContents($0, $1) },
-            jobs: [keeping] + (own.runsSink ? try sinkParts(of: service, loops[0].producer) : [])
+            jobs: [keeping] + (sink ?? []),
+            consumers: source.map { [$0.consumer] } ?? []
         )
         contents.maximumHeldBodyBytes = heldBodyBytes
         return contents

@@ -26,7 +26,7 @@ package actor KafkaConsumer {
 
     enum State { case idle, running, stopping, destroying, ended }
 
-    let group: String
+    package nonisolated let group: String
     let topics: [String]
     let assignment: PartitionAssignment
     let maximumBatch: Int
@@ -367,6 +367,12 @@ package actor KafkaConsumer {
         let lags = tracker.lags(statistics.partitions)
         for topic in Set(lags.keys).union(lag.keys) { gauge(of: topic)?.set(lags[topic] ?? 0) }
         queueGauge?.set(client.queueLength + ready.count)
+    }
+
+    /// The records that wait in the partitions that this consumer reads, by topic, as of
+    /// librdkafka's last statistics.
+    package var lags: [(topic: String, records: Int)] {
+        lag.map { ($0.key, $0.value.value) }.sorted { $0.0 < $1.0 }
     }
 
     private func reportToBroker() {

@@ -113,7 +113,9 @@ package struct HTTPService<Program: HTTPServiceProgram>: Sendable {
             contents.openAPI,
             in: runtime
         )
-        return loops.flatMap(\.parts) + contents.loops.flatMap(\.parts) + [server] + contents.jobs
+        let heartbeat = Heartbeat(database, consumers: contents.consumers, in: runtime)
+        return loops.flatMap(\.parts) + [heartbeat] + contents.loops.flatMap(\.parts) + [server]
+            + contents.jobs
     }
 }
 
@@ -124,13 +126,21 @@ package struct HTTPServiceContents: Sendable {
     package let loops: [LoopContents]
     /// Parts that use all others, and stop first.
     package let jobs: [any ServicePart]
+    /// The consumers among the jobs, whose lag is reported.
+    let consumers: [KafkaConsumer]
     /// Lowers the configured limit.
     package var maximumHeldBodyBytes: Int?
 
-    package init(openAPI: OpenAPI, loops: [LoopContents], jobs: [any ServicePart]) {
+    package init(
+        openAPI: OpenAPI,
+        loops: [LoopContents],
+        jobs: [any ServicePart],
+        consumers: [KafkaConsumer] = []
+    ) {
         self.openAPI = openAPI
         self.loops = loops
         self.jobs = jobs
+        self.consumers = consumers
     }
 }
 

@@ -85,6 +85,7 @@ package final class PushDatabase: Sendable {
     package var configTokens: ConfigTokenStore { ConfigTokenStore(database: database) }
     package var consoleLogins: ConsoleLoginStore { ConsoleLoginStore(database: database) }
     package var audit: AuditStore { AuditStore(database: database) }
+    package var instances: ServiceInstanceStore { ServiceInstanceStore(database: database) }
 
     var schema: SchemaStore { SchemaStore(database: database) }
 

@@ -1,4 +1,6 @@
+import Observability
 import PushCore
+import Storage
 import Testing
 
 @testable import Dispatcher
@@ -20,6 +22,39 @@ struct ProviderBreakerTests {
         var breaker = opened()
         #expect(breaker.isOpen)
         #expect(breaker.admit(now: start) == .later(start.adding(milliseconds: 1000)))
+    }
+
+    @Test("An open breaker is reported with its first failure, until nothing probes it any more")
+    func reported() {
+        let healths = ProviderHealths(
+            backlogLimit: 1,
+            share: 1,
+            meters: DeliveryMetrics(Metrics()),
+            log: .disabled
+        )
+        let health = healths.health(of: "shop", at: .fcm)
+        _ = healths.health(of: "shop", at: .apns)
+        let now = Instant(milliseconds: 5_000_000)
+        #expect(healths.openBreakers(now, start).isEmpty)
+        for failure in 0..<ProviderBreaker.openingFailures {
+            health.breakers[.none].finished(
+                .noAnswer,
+                now: start.adding(milliseconds: Int64(failure))
+            )
+        }
+        // It opened with the last failure, 49 ms after the first, for one second.
+        let later = start.adding(milliseconds: 549)
+        let open = OpenBreaker(
+            app: "shop",
+            provider: .fcm,
+            since: now.adding(milliseconds: -549),
+            retryAt: now.adding(milliseconds: 500)
+        )
+        #expect(healths.openBreakers(now, later) == [open])
+        #expect(healths.openBreakers(now, later.adding(milliseconds: 60_000)).count == 1)
+        #expect(healths.openBreakers(now, later.adding(milliseconds: 61_000)).isEmpty)
+        health.breakers[.none].finished(.accepted, now: later)
+        #expect(healths.openBreakers(now, later).isEmpty)
     }
 
     @Test("Any answer that shows a working provider ends the series of failures")

@@ -18,8 +18,11 @@ struct ProviderBreaker: Equatable {
     private static let longestWindow: Int64 = 30_000
 
     private var failures = 0
+    /// The first of the failures in a row; `nil` if the last attempt did not fail.
+    private(set) var failingSince: MonotonicInstant?
     private var window: Int64 = 0
-    private var windowEnds = MonotonicInstant.earliest
+    /// While it is open: the time from which on deliveries may probe the provider.
+    private(set) var windowEnds = MonotonicInstant.earliest
     private var probesLeft = 0
     /// Whether the probes of this window have begun. An earlier failure belongs to a request that
     /// was sent while the breaker was closed, and says nothing new.
@@ -49,6 +52,7 @@ struct ProviderBreaker: Equatable {
             self = ProviderBreaker()
         case .unavailable, .noAnswer, .notSent:
             countUnsent(outcome, now)
+            if failingSince == nil { failingSince = now }
             if isOpen {
                 guard isProbing else { return }
                 open(for: min(window * 2, Self.longestWindow), now: now)

@@ -24,6 +24,11 @@ struct ProviderBreakers {
     private var usual = ProviderBreaker()
     private var sandbox = ProviderBreaker()
 
+    /// The open ones.
+    var open: [(isSandbox: Bool, breaker: ProviderBreaker)] {
+        [(false, usual), (true, sandbox)].filter(\.1.isOpen)
+    }
+
     subscript(environment: PushEnvironment) -> ProviderBreaker {
         get {
             switch environment {

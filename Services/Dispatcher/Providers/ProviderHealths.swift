@@ -1,5 +1,6 @@
 import Observability
 import PushCore
+import Storage
 
 /// The health of each provider that this process has sent to, by app.
 ///
@@ -46,5 +47,38 @@ final class ProviderHealths: @unchecked Sendable {
         }
         known[app, default: Platform.allCases.map { _ in nil }][platform.ordinal] = health
         return health
+    }
+
+    /// How long a breaker counts as open that no delivery has probed. Deliveries that wait probe it at
+    /// the end of its window; without any, nothing is known of the provider.
+    private static let longestUnprobed: Int64 = 60_000
+
+    /// Finds the open breakers.
+    ///
+    /// - Parameters:
+    ///   - now: The time.
+    ///   - steady: The same time by the steady clock.
+    /// - Returns: The breakers, those that are open for the longest time first.
+    func openBreakers(_ now: Instant, _ steady: MonotonicInstant) -> [OpenBreaker] {
+        var found: [OpenBreaker] = []
+        for (app, clients) in known {
+            for (platform, health) in zip(Platform.allCases, clients) {
+                for (isSandbox, breaker) in health?.breakers.open ?? [] {
+                    let left = breaker.windowEnds.milliseconds(since: steady)
+                    guard left > -Self.longestUnprobed else { continue }
+                    let ago = steady.milliseconds(since: breaker.failingSince ?? steady)
+                    found.append(
+                        OpenBreaker(
+                            app: app,
+                            provider: platform,
+                            isSandbox: isSandbox,
+                            since: now.adding(milliseconds: -ago),
+                            retryAt: now.adding(milliseconds: left)
+                        )
+                    )
+                }
+            }
+        }
+        return found.sorted { ($0.since, $0.app) < ($1.since, $1.app) }
     }
 }

@@ -150,16 +150,13 @@ actor IngestSink {
     }
 }
 
-/// Returns the parts of the sink in order: each part stores the records that the next one reads.
-func sinkParts(
-    of service: HTTPService<Ingest>,
-    _ producer: KafkaProducer
-) throws -> [any ServicePart] {
+/// Makes the source of the sink's records.
+func sinkSource(of service: HTTPService<Ingest>) throws -> RecordSource {
     var common = service.configuration.common
     // The delay until the topic of a new type is seen; the operator's own value wins.
     let refresh = "topic.metadata.refresh.interval.ms"
     if common.kafka.properties[refresh] == nil { common.kafka.properties[refresh] = "3000" }
-    let source = try RecordSource(
+    return try RecordSource(
         .ingest,
         under: service.configuration.own.groupID,
         common,
@@ -169,8 +166,17 @@ func sinkParts(
         assignment: .even,
         in: service.runtime
     )
+}
+
+/// Returns the parts of the sink in order: each part stores the records that the next one reads.
+func sinkParts(
+    of service: HTTPService<Ingest>,
+    _ source: RecordSource,
+    _ producer: KafkaProducer
+) -> [any ServicePart] {
+    let topics = service.configuration.common.topics
     return [
-        sink(source.consumer, producer, service.database, common.topics, in: service.runtime),
+        sink(source.consumer, producer, service.database, topics, in: service.runtime),
         source.part("sink consumer", after: service.database),
     ]
 }

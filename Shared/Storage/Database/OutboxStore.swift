@@ -111,6 +111,41 @@ package struct OutboxStore: Sendable {
         ])
     }
 
+    /// The waiting records, for operators.
+    package struct Depth: Sendable, Equatable {
+        package var records: Int
+        /// Whether more wait than were counted.
+        package var isMore: Bool
+        /// The time since the first of them was written.
+        package var oldest: Duration
+
+        package init(records: Int, isMore: Bool = false, oldest: Duration) {
+            self.records = records
+            self.isMore = isMore
+            self.oldest = oldest
+        }
+    }
+
+    private static let maximumCounted = 10_000
+
+    /// Counts the waiting records, 10,000 at most.
+    ///
+    /// - Throws: `StorageError`; `isStatementTimeout` if it takes longer than 300 ms.
+    package func depth() async throws -> Depth {
+        let sql = """
+            SELECT count(*) AS count, coalesce(greatest(0,
+                extract(epoch FROM now() - min(created_at)) * 1000), 0)::bigint AS oldest
+            FROM (SELECT created_at FROM outbox ORDER BY id LIMIT \(Self.maximumCounted + 1)) o
+            """
+        let row = try await database.briefly([(sql, [])])[0].first
+        let count = try row?.integer("count") ?? 0
+        return Depth(
+            records: min(count, Self.maximumCounted),
+            isMore: count > Self.maximumCounted,
+            oldest: .milliseconds(try row?.integer("oldest") ?? 0)
+        )
+    }
+
     /// Returns the number of waiting records.
     package func count() async throws -> Int {
         try await database.execute("SELECT count(*) AS count FROM outbox").first?

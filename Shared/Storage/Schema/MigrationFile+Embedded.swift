@@ -50,5 +50,6 @@ extension MigrationFile {
         ("0042_console_logins", PackageResources._042_console_logins_sql),
         ("0043_import_uploads", PackageResources._043_import_uploads_sql),
         ("0044_push_figures", PackageResources._044_push_figures_sql),
+        ("0045_service_instances", PackageResources._045_service_instances_sql),
     ]
 }

@@ -840,6 +840,16 @@ CREATE TABLE secure_sealed (
     FOREIGN KEY (payload) REFERENCES secure_payloads(id) ON DELETE CASCADE
 );
 CREATE INDEX secure_sealed_installation ON public.secure_sealed USING btree (app, installation);
+CREATE TABLE service_instances (
+    id uuid NOT NULL,
+    service text COLLATE "C" NOT NULL,
+    host text NOT NULL,
+    version text NOT NULL,
+    started_at timestamp with time zone NOT NULL DEFAULT now(),
+    seen_at timestamp with time zone NOT NULL DEFAULT now(),
+    state jsonb NOT NULL,
+    PRIMARY KEY (id)
+);
 CREATE TABLE shards (
     push_id uuid NOT NULL,
     shard integer NOT NULL,
