@@ -144,14 +144,16 @@ extension ExplainDecision {
             known.append(Explanation.Fact("credential", .text(problem.rawValue), .now))
         }
         if let trouble = facts.trouble {
-            known += [
-                Explanation.Fact(
-                    "deliveries of the app that wait after a failure",
-                    .text(trouble.isMore ? "\(trouble.count) or more" : "\(trouble.count)"),
-                    .now
-                ),
-                Explanation.Fact("the first failed at", .time(trouble.since), .now),
-            ]
+            if trouble.count > 0 {
+                known.append(
+                    Explanation.Fact(
+                        "deliveries of the app that wait after a failure",
+                        .text(trouble.isMore ? "\(trouble.count) or more" : "\(trouble.count)"),
+                        .now
+                    )
+                )
+            }
+            known.append(Explanation.Fact("the first failed at", .time(trouble.since), .now))
         }
         if facts.delivery == nil || facts.delivery?.state == .delivered {
             known.append(Explanation.Fact("breakers of the dispatchers", nil, .notStored))

@@ -181,12 +181,13 @@ package struct ExplainFacts: Sendable {
         }
     }
 
-    /// Deliveries of the app to the same provider that wait after a failed attempt.
+    /// The failures of the provider for this app: deliveries that wait after a failed attempt, or an
+    /// open circuit breaker.
     package struct Trouble: Sendable, Equatable {
         package var count: Int
         /// Whether the count is a lower bound.
         package var isMore: Bool
-        /// Whether a dispatcher has opened its circuit breaker: a row says so, or very many wait.
+        /// Whether a dispatcher has opened its circuit breaker: it says so, or a waiting row does.
         package var isBreaker: Bool
         /// The first known time of a failed attempt.
         package var since: Instant

@@ -160,12 +160,37 @@ extension ExplainStore {
     }
 
     private static let maximumWaiting = 50
-    /// The number of waiting deliveries that no usual fault of single devices explains.
-    private static let manyWaiting = 20
+
+    /// Returns what keeps deliveries of the app from a provider: those that wait after a failed
+    /// attempt, and the open circuit breaker of a dispatcher.
+    func trouble(
+        at platform: Platform,
+        _ facts: ExplainFacts
+    ) async throws -> ExplainFacts.Trouble? {
+        let waiting = try await waiting(of: facts.app, at: platform)
+        let open = try await database.instances.breaker(
+            of: facts.app,
+            at: platform,
+            isSandbox: facts.isSandbox
+        )
+        guard let open else { return waiting }
+        var trouble =
+            waiting
+            ?? ExplainFacts.Trouble(
+                count: 0,
+                since: open.since,
+                status: nil,
+                reason: nil,
+                dueAt: max(open.retryAt, facts.asOf)
+            )
+        trouble.isBreaker = true
+        trouble.since = min(trouble.since, open.since)
+        return trouble
+    }
 
     /// Returns the deliveries of an app that wait at a provider after a failed attempt: those of the
     /// next 50 that are due.
-    func trouble(
+    private func waiting(
         of app: String,
         at platform: Platform
     ) async throws -> ExplainFacts.Trouble? {
@@ -201,9 +226,7 @@ extension ExplainStore {
             }
             known.count += 1
             known.since = min(known.since, since)
-            if reason == LocalWait.breaker.rawValue || known.count >= Self.manyWaiting {
-                known.isBreaker = true
-            }
+            if reason == LocalWait.breaker.rawValue { known.isBreaker = true }
             // A provider's own answer says more than that its breaker is open.
             if known.reason == LocalWait.breaker.rawValue || known.reason == nil {
                 known.reason = reason

@@ -50,7 +50,7 @@ package struct ExplainStore: Sendable {
         facts.lastReport = try await lastReport(of: id, app)
         facts.message = try await message(of: id, app, push?.id)
         if facts.mayBeInTrouble, let platform = facts.provider {
-            facts.trouble = try await trouble(of: app, at: platform)
+            facts.trouble = try await trouble(at: platform, facts)
         }
         return facts
     }
@@ -231,6 +231,11 @@ extension ExplainFacts {
         guard let push else { return device != nil }
         if let delivery { return delivery.state == .pending && !delivery.isOwned }
         return !push.stored.status.isFinal
+    }
+
+    /// Whether it is about APNs' sandbox, whose circuit breaker is another one.
+    var isSandbox: Bool {
+        (delivery?.environment ?? device?.installation.environment) == .sandbox
     }
 
     fileprivate var provider: Platform? { delivery?.provider ?? device?.installation.platform }

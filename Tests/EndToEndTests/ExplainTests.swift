@@ -408,7 +408,9 @@ extension EndToEndTests {
                         """
                         select p.id from pushes p join shards s on s.push_id = p.id
                         where (select count(*) from deliveries d where d.push_id = p.id) >= 50
-                            and s.owner is null and s.due_at > now()
+                            and s.owner is null and s.due_at > now() and exists (
+                                select from service_instances
+                                where state->'breakers'->0->>'app' = p.app)
                         """
                     ).first
                 }

@@ -299,6 +299,9 @@ struct ExplainStoreTests {
             let first = try await explain(push, fixture.objectID(3), fixture)
             #expect(first.reason == .retrying)
             #expect(first.attempts.map(\.status) == [503])
+            // Rows that failed say nothing of the others: the dispatcher does.
+            #expect(try await explain(push, fixture.objectID(29), fixture).reason == .waiting)
+            try await report(fixture)
             let last = try await explain(push, fixture.objectID(29), fixture)
             #expect(last.reason == .breaker)
             #expect(last.sentence.text.contains("ServiceUnavailable"))
@@ -316,6 +319,29 @@ struct ExplainStoreTests {
             )
             #expect(try await explain(nil, fixture.objectID(29), fixture).reason == .breaker)
         }
+    }
+
+    /// Stores the report of a dispatcher whose circuit breaker of APNs is open.
+    private func report(_ fixture: StorageFixture) async throws {
+        let now = Instant.now()
+        var state = ServiceState()
+        state.breakers = [
+            OpenBreaker(
+                app: StorageFixture.app,
+                provider: .apns,
+                since: now.adding(milliseconds: -5000),
+                retryAt: now.adding(milliseconds: 5000)
+            )
+        ]
+        try await fixture.database.instances.report(
+            ServiceInstance(
+                id: "00000000-0000-4000-8000-000000000001",
+                service: "dispatcher",
+                host: "dispatcher-0:1",
+                version: "1",
+                state: state
+            )
+        )
     }
 
     @Test("Each attempt is stored with its answer, and a postponed delivery adds no attempt")
