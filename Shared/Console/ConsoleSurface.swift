@@ -21,6 +21,7 @@ package import Storage
 /// The console of one loop.
 package struct ConsoleSurface: Surface {
     let database: PushDatabase
+    let loop: EventLoop
     let sessions: Sessions
     let acceptance: PushAcceptance
     /// The threads on which templates are parsed.
@@ -37,6 +38,7 @@ package struct ConsoleSurface: Surface {
         operators: ConsoleOperators? = nil
     ) {
         self.database = database
+        self.loop = loop
         pool = FairPool(on: loop)
         sessions = Sessions(keys)
         self.acceptance = acceptance
@@ -51,7 +53,8 @@ package struct ConsoleSurface: Surface {
             ingestRoutes, connectionRoutes, importRoutes,
         ]
         return signInRoutes + issuerRoutes + lookRoutes + overviewRoutes + pushRoutes + sendRoutes
-            + deviceRoutes + explainRoutes + services.flatMap(\.self) + operationRoutes
+            + deviceRoutes + explainRoutes + services.flatMap(\.self) + healthRoutes
+            + operationRoutes
     }
 
     private var lookRoutes: [SurfaceRoute] {

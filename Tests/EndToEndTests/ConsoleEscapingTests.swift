@@ -24,6 +24,7 @@ extension EndToEndTests {
                 )
                 #expect(written.status == 303)
 
+                try await Self.reportHostileService(fixture)
                 let uploaded = try await fixture.upload(
                     &admin,
                     "csv",
@@ -85,6 +86,7 @@ extension EndToEndTests {
                     "GET /console/:app/devices/:id", "GET /console/:app/send",
                     "GET /console/:app/audit", "GET /console/:app/import",
                     "GET /console/:app/import/:job", "GET /console/:app/import/:job/stop",
+                    "GET /console/:app/health",
                 ] {
                     #expect(shown.contains(action), "\(action)")
                 }
@@ -98,6 +100,23 @@ extension EndToEndTests {
                 "expires", "language0", "title0", "text0",
             ].map { ($0, hostile) }
         )
+
+        /// Stores the report of a service whose every text is hostile.
+        private static func reportHostileService(_ fixture: ConsoleFixture) async throws {
+            let text = hostile.replacing("'", with: "''")
+            let reason = JSONValue.array([["part": .string(hostile), "reason": .string(hostile)]])
+            let state: JSONValue = [
+                "notReady": reason, "warnings": reason,
+                "lag": [["group": .string(hostile), "topic": .string(hostile), "records": 1]],
+            ]
+            _ = try await fixture.stack.database.query(
+                """
+                insert into service_instances (id, service, host, version, state)
+                values (gen_random_uuid(), '\(text)', '\(text)', '\(text)',
+                    '\(state.text.replacing("'", with: "''"))')
+                """
+            )
+        }
 
         /// Stores the text in every field that takes it.
         private func store(

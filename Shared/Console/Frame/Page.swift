@@ -25,7 +25,7 @@ struct Page: Sendable {
 enum Section: CaseIterable, Sendable {
     case overview, send, pushes, devices
     case config, sync, secure, ingest, connections
-    case credentials, audit, imports, settings
+    case health, credentials, audit, imports, settings
 
     func title(_ t: Words) -> String {
         switch self {
@@ -38,6 +38,7 @@ enum Section: CaseIterable, Sendable {
         case .secure: t("Secure payloads")
         case .ingest: t("Ingest")
         case .connections: t("Connections")
+        case .health: t("Health")
         case .credentials: t("Credentials")
         case .audit: t("Audit")
         case .imports: t("Import")
@@ -57,6 +58,7 @@ enum Section: CaseIterable, Sendable {
         case .secure: "secure"
         case .ingest: "ingest"
         case .connections: "connections"
+        case .health: "health"
         case .credentials: "credentials"
         case .audit: "audit"
         case .imports: "import"
@@ -78,7 +80,7 @@ enum Section: CaseIterable, Sendable {
     static let groups: [(title: StaticString?, sections: [Section])] = [
         (nil, [.overview, .send, .pushes, .devices]),
         ("Services", [.config, .sync, .secure, .ingest, .connections]),
-        ("Operations", [.credentials, .audit, .imports, .settings]),
+        ("Operations", [.health, .credentials, .audit, .imports, .settings]),
     ]
 }
 

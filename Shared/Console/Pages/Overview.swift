@@ -128,6 +128,13 @@ extension ConsoleSurface {
                 )
             )
         }
+        let database = database
+        let fleet = await unlessLate { try await database.instances.fleet() }
+        let troubles = fleet.map { fleetNotes($0, visit) } ?? []
+        if !troubles.isEmpty {
+            notes += troubles
+            notes.append("<p><a href=\"\(visit.address("health"))\">\(t("Health"))</a></p>")
+        }
         return notes.joined()
     }
 

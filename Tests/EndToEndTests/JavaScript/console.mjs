@@ -74,7 +74,8 @@ async function pagesOf(page, device, push) {
     "", "/send", `/send?draft=${draft}`, `/send/${draft}/review`, "/pushes", "/pushes?q=none",
     `/pushes/${push}`, "/devices", "/devices?by=channel&q=news", `/devices/${device}`,
     `/devices/${device}/delete`, "/explain", `/explain?installation=${device}`,
-    `/explain?push=${push}&installation=${device}`, "/credentials", "/credentials?count=devices", "/audit",
+    `/explain?push=${push}&installation=${device}`, "/health", "/credentials",
+    "/credentials?count=devices", "/audit",
     "/settings", "?range=24h", "?range=7d", `/pushes/${environment.CHARTED_PUSH}`,
     ...await importPages(page), ...await servicePages(page),
   ];
