@@ -20,7 +20,7 @@ enum CommandTable {
             .pushSend, .pushShow, .pushExplain, .pushFailures, .pushList, .pushCancel,
             .audienceExplain, .appFields, .appIndex,
             .installationsList, .installationsShow, .installationsExplain, .installationsRestore,
-            .keysStatus, .keysRotate, .audit, .export, .erase, .doctor, .completions,
+            .keysStatus, .keysRotate, .audit, .export, .erase, .doctor, .top, .completions,
         ] + Command.imports
 
     /// Returns the command that the words begin with.
