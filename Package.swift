@@ -148,6 +148,14 @@ let package = Package(
         library("AzureHub", ["PushCore", "XML", "JSON", "Observability"]),
         library("RemoteConfig", ["PushCore", "RegularExpressions", "JSON", "Observability"]),
         library("PushEvents", ["PushCore", "JSON", "Observability"]),
+        // What commands and pages know about dead letters; only reads.
+        library(
+            "DeadLetters",
+            [
+                "PushEvents", "PushCore", "Kafka", "Cryptography", "EventLoop", "JSON",
+                "Observability",
+            ]
+        ),
         // The base of all stores: connections, the schema, apps, the audit trail, the outbox.
         library(
             "Storage",
@@ -234,7 +242,8 @@ let package = Package(
         library(
             "Console",
             [
-                "Gateway", "Apps", "Logins", "Outbox", "RemoteConfig", "PushEvents", "Storage",
+                "Gateway", "Apps", "Logins", "Outbox", "RemoteConfig", "PushEvents", "DeadLetters",
+                "Storage", "Kafka",
                 "InstallationStorage", "PushStorage", "ConfigStorage", "SyncStorage",
                 "SecureStorage", "IngestStorage", "ConnectionStorage", "Explain", "Importing",
                 "PushCore", "HTTPServer", "EventLoop", "Cryptography", "JSON", "Observability",
@@ -248,7 +257,7 @@ let package = Package(
             [
                 "Console", "ServiceShell", "HTTPServer", "Gateway", "Outbox", "Storage",
                 "InstallationStorage", "PushStorage", "SyncStorage", "StorageAdmin", "PushEvents",
-                "Explain", "AzureHub", "Logins", "Importing",
+                "Explain", "AzureHub", "Logins", "Importing", "DeadLetters",
             ]
         ),
         service(
@@ -296,7 +305,7 @@ let package = Package(
                 "RemoteConfig", "Storage", "InstallationStorage", "PushStorage", "ConfigStorage",
                 "SyncStorage", "IngestStorage", "SecureStorage", "ConnectionStorage",
                 "StorageAdmin", "PushEvents", "Kafka", "PushProviders", "Logins",
-                "JSONSchema", "HTTPTransport", "Explain", "Importing",
+                "JSONSchema", "HTTPTransport", "Explain", "Importing", "DeadLetters",
             ]
         ),
 
@@ -376,6 +385,10 @@ let package = Package(
                 "PushCore", "Kafka", "Cryptography", "EventLoop", "ServiceKit", "ServiceShell",
                 "Observability", "JSON",
             ]
+        ),
+        tests(
+            "DeadLettersTests",
+            ["DeadLetters", "PushEvents", "PushCore", "Kafka", "EventLoop", "JSON"]
         ),
         tests("SimulatorTests", ["Simulator", "HTTPServer", "PushCore", "Cryptography", "JSON"]),
         tests("PushCoreTests", ["PushCore", "PushEvents", "JSON"]),

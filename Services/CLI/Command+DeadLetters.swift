@@ -1,4 +1,5 @@
 import Cryptography
+import DeadLetters
 import EventLoop
 import HTTPTransport
 import JSON
@@ -23,7 +24,7 @@ extension Command {
         let reason = arguments.value("--reason")
         let letters = try await letters(context, limit: limit) { deadLetter in
             reason.map { deadLetter.reason == $0 } ?? true
-        }.sorted { ($0.at ?? .earliest, $0.id.offset) > ($1.at ?? .earliest, $1.id.offset) }
+        }.sorted { $1.isBefore($0) }
             .prefix(limit)
         return Listing(
             Array(letters),
@@ -139,20 +140,14 @@ extension Command {
         limit: Int,
         where isWanted: @escaping @Sendable (StoredDeadLetter) -> Bool
     ) async throws -> [StoredDeadLetter] {
-        let kafka = try context.kafka()
-        let name = try context.topics().deadLetters
-        let cluster = try await KafkaAdmin.describe(kafka, on: context.loop)
-        guard let topic = cluster.topics.first(where: { $0.name == name }) else {
-            throw CommandFailure("there is no topic \(name): run carillon migrate first")
-        }
-        return try await KafkaAdmin.read(
-            topic,
-            only: id.map { ($0.partition, $0.offset) },
-            limit: limit,
-            kafka,
-            timeout: .seconds(300),
-            on: context.loop
-        ) { isWanted(StoredDeadLetter(record: $0)) }.map(StoredDeadLetter.init)
+        let span = StoredDeadLetter.Span(only: id, limit: limit, timeout: .seconds(300))
+        return try await StoredDeadLetter.read(
+            span,
+            try context.kafka(),
+            try context.topics(),
+            on: context.loop,
+            where: isWanted
+        ).records.map(StoredDeadLetter.init(record:))
     }
 }
 
@@ -204,7 +199,7 @@ struct DeadLetterReplay {
         -> End
     {
         switch way {
-        case .none(let reason): return .failed(reason)
+        case .none(let obstacle): return .failed(obstacle.description)
         case .kafka(let topic):
             guard let producer else { return .wouldBe("would go to \(topic)") }
             let errors = try await producer.send([deadLetter.outgoing(to: topic)])

@@ -2,6 +2,16 @@ internal import CRDKafka
 package import EventLoop
 package import Observability
 
+/// The records that a read of a topic found.
+package struct KafkaReading: Sendable {
+    /// The wanted records, by partition and offset.
+    package var records: [KafkaRecord]
+    /// Whether the topic has older records that were not read.
+    package var hasOlder: Bool
+    /// The number of records that were read, and left out for their size.
+    package var leftOut: Int
+}
+
 extension KafkaAdmin {
     /// Reads the present records of a topic without a group: nothing is committed, and no
     /// partitions move.
@@ -12,24 +22,28 @@ extension KafkaAdmin {
     ///   - topic: The topic, as `describe` returned it: a request that names a missing topic could
     ///     create it.
     ///   - only: A partition and an offset: nothing else is read.
+    ///   - last: How many offsets before a partition's end to read; `nil`: all there are.
     ///   - limit: How many records of a partition to return.
+    ///   - maximumBytes: The limit of the returned records of a partition. The oldest are left out.
     ///   - configuration: The connection to the cluster.
     ///   - timeout: The limit of the whole call.
     ///   - loop: The loop whose thread pool runs the call.
     ///   - log: Gets librdkafka's lines.
     ///   - isWanted: Called for each record, in the order of a partition's offsets.
-    /// - Returns: The wanted records, by partition and offset.
+    /// - Returns: The wanted records.
     /// - Throws: `KafkaError`, retryable if a broker did not answer in time.
     package static func read(
         _ topic: KafkaCluster.Topic,
         only: (partition: Int32, offset: Int64)? = nil,
+        last: Int64? = nil,
         limit: Int,
+        maximumBytes: Int = .max,
         _ configuration: KafkaConfiguration,
         timeout: Duration,
         on loop: EventLoop,
         log: Log = .disabled,
         where isWanted: @escaping @Sendable (KafkaRecord) -> Bool
-    ) async throws -> [KafkaRecord] {
+    ) async throws -> KafkaReading {
         try await loop.blocking {
             let call = try AdminCall(
                 configuration,
@@ -45,17 +59,46 @@ extension KafkaAdmin {
                     $0.key.partition == only.partition && $0.value.contains(only.offset)
                 }.mapValues { _ in only.offset..<only.offset + 1 }
             }
-            var kept: [Int32: [KafkaRecord]] = [:]
-            try call.read(ranges) { record in
-                guard isWanted(record) else { return }
-                kept[record.partition, default: []].append(record)
-                if kept[record.partition, default: []].count > limit {
-                    kept[record.partition]?.removeFirst()
+            var hasOlder = false
+            if let last {
+                ranges = ranges.mapValues { range in
+                    let start = max(range.lowerBound, range.upperBound - last)
+                    if start > range.lowerBound { hasOlder = true }
+                    return start..<range.upperBound
                 }
             }
-            return kept.sorted { $0.key < $1.key }.flatMap(\.value)
+            var kept: [Int32: KeptRecords] = [:]
+            try call.read(ranges) { record in
+                guard isWanted(record) else { return }
+                kept[record.partition, default: KeptRecords()]
+                    .add(record, limit: limit, maximumBytes: maximumBytes)
+            }
+            return KafkaReading(
+                records: kept.sorted { $0.key < $1.key }.flatMap(\.value.records),
+                hasOlder: hasOlder,
+                leftOut: kept.values.reduce(0) { $0 + $1.leftOut }
+            )
         }
     }
+}
+
+/// The latest records of one partition, within two limits.
+private struct KeptRecords {
+    private(set) var records: [KafkaRecord] = []
+    private(set) var leftOut = 0
+    private var bytes = 0
+
+    mutating func add(_ record: KafkaRecord, limit: Int, maximumBytes: Int) {
+        records.append(record)
+        bytes += record.sizeBytes
+        if records.count > limit { removeOldest() }
+        while bytes > maximumBytes, !records.isEmpty {
+            removeOldest()
+            leftOut += 1
+        }
+    }
+
+    private mutating func removeOldest() { bytes -= records.removeFirst().sizeBytes }
 }
 
 extension AdminCall {

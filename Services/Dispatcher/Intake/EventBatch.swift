@@ -1,3 +1,4 @@
+import Outbox
 import PushCore
 import PushEvents
 import PushProviders
@@ -49,28 +50,12 @@ struct EventBatch {
                     repeats += 1
                     continue
                 }
-                try Self.checkSize(of: event.request, event, record, topics)
+                try event.checkSize(includesPushID: false, in: record, topics)
                 usable.append(Usable(pushID: pushID, event: event, record: record))
             } catch {
                 unusable.append(Unusable(record: record, reason: error))
             }
         }
-    }
-
-    /// Rejects an event that is too large for all platforms of its request. A push that came over
-    /// HTTP was accepted already: each of its deliveries fails by itself.
-    private static func checkSize(
-        of request: PushRequest,
-        _ event: PushEvent,
-        _ record: IncomingRecord,
-        _ topics: KafkaTopics
-    ) throws(DeadLetterReason) {
-        let wasAccepted =
-            PushIdentity.isOwn(source: event.source) && record.topic != topics.pushRC
-        guard !wasAccepted,
-            let error = request.tooLargeEverywhere(bytes: record.value?.count ?? 0)
-        else { return }
-        throw DeadLetterReason(.tooLarge, error.description)
     }
 
     var apps: Set<String> { Set(usable.map(\.event.app)) }
@@ -105,11 +90,9 @@ struct EventBatch {
         guard !apps.isEmpty else { return }
         var kept: [Usable] = []
         for item in usable {
-            var request = item.event.request
-            request.includesPushID = PushIdentity.includesPushID(source: item.event.source)
             do throws(DeadLetterReason) {
-                if request.includesPushID, apps.contains(item.event.app) {
-                    try Self.checkSize(of: request, item.event, item.record, topics)
+                if apps.contains(item.event.app) {
+                    try item.event.checkSize(includesPushID: true, in: item.record, topics)
                 }
                 kept.append(item)
             } catch {

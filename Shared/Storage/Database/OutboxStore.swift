@@ -152,6 +152,13 @@ package struct OutboxStore: Sendable {
             .integer("count") ?? 0
     }
 
+    /// Appends records in a transaction of their own, all or none.
+    package func append(_ records: [OutgoingRecord]) async throws {
+        try await database.transaction { transaction in
+            try await Self.append(records, transaction)
+        }
+    }
+
     /// Appends records. Headers are stored as text. A record without a value, which no caller
     /// writes, would be stored with an empty value.
     package static func append(

@@ -1,26 +1,31 @@
+// Dead letters, for commands and pages: what a record of `push.dead-letters` says, who may see it, and
+// where a replay sends it (`StoredDeadLetter`); and the latest of them, read from Kafka when somebody
+// looks (`DeadLetterLog`).
+//
+// Authority: none. This module only reads Kafka. Its callers produce what they replay.
+
 import Cryptography
-import JSON
-import Kafka
-import PushCore
-import PushEvents
-import ServiceKit
+package import JSON
+package import Kafka
+package import PushCore
+package import PushEvents
 
 /// A record of `push.dead-letters`. Pure: no clock, no I/O.
-struct StoredDeadLetter: Equatable {
+package struct StoredDeadLetter: Equatable, Sendable {
     /// The `source.topic` of a dead letter that came over HTTP is this and the route.
-    private static let httpMark = "http:"
+    static let httpMark = "http:"
 
     /// The name of a dead letter: `<partition>/<offset>`.
-    struct ID: Hashable {
-        let partition: Int32
-        let offset: Int64
+    package struct ID: Hashable, Sendable {
+        package let partition: Int32
+        package let offset: Int64
 
-        init(partition: Int32, offset: Int64) {
+        package init(partition: Int32, offset: Int64) {
             self.partition = partition
             self.offset = offset
         }
 
-        init?(_ text: String) {
+        package init?(_ text: String) {
             let parts = text.split(separator: "/", omittingEmptySubsequences: false)
             guard parts.count == 2, let partition = Int32(parts[0]), let offset = Int64(parts[1]),
                 partition >= 0, offset >= 0
@@ -28,33 +33,51 @@ struct StoredDeadLetter: Equatable {
             self.init(partition: partition, offset: offset)
         }
 
-        var text: String { "\(partition)/\(offset)" }
+        package var text: String { "\(partition)/\(offset)" }
     }
 
     /// The destination of a replay.
-    enum ReplayTarget: Equatable {
+    package enum ReplayTarget: Equatable, Sendable {
         /// Back to its original topic, unchanged.
         case kafka(topic: String)
         /// Through intake.
         case intake(route: String, app: String)
-        case none(String)
+        case none(Obstacle)
     }
 
-    let record: KafkaRecord
+    /// Why a dead letter cannot be replayed at all.
+    package enum Obstacle: Equatable, Sendable, CustomStringConvertible {
+        case omitted, noValue, unknownRoute(String), noApp, notJSON, unknownTopic
 
-    var id: ID { ID(partition: record.partition, offset: record.offset) }
-    var at: Instant? {
+        package var description: String {
+            switch self {
+            case .omitted: "it was too large to be stored"
+            case .noValue: "it holds no value"
+            case .unknownRoute(let source): "nothing takes \(source) again"
+            case .noApp: "it names no app"
+            case .notJSON: "it is not JSON"
+            case .unknownTopic: "it came from an unknown topic"
+            }
+        }
+    }
+
+    package let record: KafkaRecord
+
+    package init(record: KafkaRecord) { self.record = record }
+
+    package var id: ID { ID(partition: record.partition, offset: record.offset) }
+    package var at: Instant? {
         record.timestampMilliseconds < 0
             ? nil : Instant(milliseconds: record.timestampMilliseconds)
     }
 
-    var reason: String { text("error.reason") ?? "" }
-    var detail: String { text("error.detail") ?? "" }
-    var source: String { text("source.topic") ?? "" }
-    var size: Int { record.value?.count ?? 0 }
+    package var reason: String { text("error.reason") ?? "" }
+    package var detail: String { text("error.detail") ?? "" }
+    package var source: String { text("source.topic") ?? "" }
+    package var size: Int { record.value?.count ?? 0 }
 
     /// The partition and offset of the original record, if it came from Kafka.
-    var sourcePlace: String? {
+    package var sourcePlace: String? {
         guard !source.hasPrefix(Self.httpMark), let partition = text("source.partition"),
             let offset = text("source.offset")
         else { return nil }
@@ -62,7 +85,7 @@ struct StoredDeadLetter: Equatable {
     }
 
     /// The app that the headers name, or else the app in the record's JSON.
-    var app: String? {
+    package var app: String? {
         if let app = text("app") ?? text("ce_app") { return app }
         return (try? JSONValue.parse(record.value ?? []))?["app"]?.string
     }
@@ -75,22 +98,22 @@ struct StoredDeadLetter: Equatable {
     ///
     /// - Parameter topics: Carillon's topics: a replay writes to no other.
     /// - Returns: The destination; `.none` with the reason if it cannot be replayed.
-    func replayTarget(_ topics: KafkaTopics) -> ReplayTarget {
+    package func replayTarget(_ topics: KafkaTopics) -> ReplayTarget {
         guard let value = record.value else {
-            return .none(isOmitted ? "it was too large to be stored" : "it holds no value")
+            return .none(isOmitted ? .omitted : .noValue)
         }
         if source.hasPrefix(Self.httpMark) {
             let route = String(source.dropFirst(Self.httpMark.count))
-            guard route == "/v1/batch" else { return .none("nothing takes \(source) again") }
+            guard route == "/v1/batch" else { return .none(.unknownRoute(source)) }
             guard let app = text("app"), AppID.isWellFormed(app) else {
-                return .none("it names no app")
+                return .none(.noApp)
             }
-            guard (try? JSONValue.parse(value)) != nil else { return .none("it is not JSON") }
+            guard (try? JSONValue.parse(value)) != nil else { return .none(.notJSON) }
             return .intake(route: route, app: app)
         }
         guard topics.all.contains(where: { $0.isSame(as: source) }) || isIngest(topics),
             !source.isSame(as: topics.deadLetters)
-        else { return .none("it came from an unknown topic") }
+        else { return .none(.unknownTopic) }
         return .kafka(topic: source)
     }
 
@@ -115,21 +138,26 @@ struct StoredDeadLetter: Equatable {
     ]
 
     /// Returns the original record.
-    func outgoing(to topic: String) -> KafkaOutgoing {
+    package func outgoing(to topic: String) -> KafkaOutgoing {
         KafkaOutgoing(
             topic: topic,
             key: record.key,
             value: record.value,
-            headers: record.headers.filter { !Self.added.contains($0.name) }
+            headers: ownHeaders
         )
     }
 
+    /// The headers of the original record.
+    package var ownHeaders: [KafkaHeader] {
+        record.headers.filter { !Self.added.contains($0.name) }
+    }
+
     /// The request to intake.
-    var batch: [UInt8] {
+    package var batch: [UInt8] {
         Array(#"{"batch":["#.utf8) + (record.value ?? []) + Array("]}".utf8)
     }
 
-    var json: JSONObject {
+    package var json: JSONObject {
         var object: JSONObject = [
             "id": .string(id.text), "reason": .string(reason), "detail": .string(detail),
             "source": .string(source), "bytes": JSONValue(size),
@@ -141,7 +169,7 @@ struct StoredDeadLetter: Equatable {
     }
 
     /// All members; bytes that are not text are shown as Base64.
-    var wholeJSON: JSONObject {
+    package var wholeJSON: JSONObject {
         var object = json
         object["key"] = Self.shown(record.key)
         object["value"] = Self.shown(record.value)

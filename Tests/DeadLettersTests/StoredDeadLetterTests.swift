@@ -1,10 +1,9 @@
 import JSON
 import Kafka
 import PushEvents
-import ServiceKit
 import Testing
 
-@testable import CLI
+@testable import DeadLetters
 
 @Suite("Stored dead letters and their replay", .timeLimit(.minutes(1)))
 struct StoredDeadLetterTests {
@@ -79,7 +78,7 @@ struct StoredDeadLetterTests {
         "A dead letter that was too large cannot be replayed, by its header or an older one's text"
     )
     func leftOut() {
-        let why = StoredDeadLetter.ReplayTarget.none("it was too large to be stored")
+        let why = StoredDeadLetter.ReplayTarget.none(.omitted)
         #expect(
             letter("p.push.requests", nil, [("error.content", "omitted")]).replayTarget(topics)
                 == why
