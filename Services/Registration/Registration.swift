@@ -1,4 +1,5 @@
 import Console
+import DeadLetters
 import EventLoop
 import Gateway
 import HTTPServer
@@ -30,9 +31,17 @@ struct Registration: HTTPServiceProgram {
     static func contents(of service: HTTPService<Registration>) throws -> HTTPServiceContents {
         let runtime = service.runtime
         let sessions = SyncSessionCounts(service.database, on: runtime.mainLoop, log: runtime.log)
+        let common = service.configuration.common
+        // One for the replica: all loops share its reads.
+        let deadLetters = DeadLetterLog(
+            common.kafka,
+            common.topics,
+            on: runtime.mainLoop,
+            log: runtime.log
+        )
         return HTTPServiceContents(
             openAPI: NativeSurface.openAPI,
-            loops: service.loops.map { contents(of: $0, sessions, service) },
+            loops: service.loops.map { contents(of: $0, sessions, deadLetters, service) },
             jobs: [sessions] + (try service.outbox().parts) + imports(service)
         )
     }
@@ -54,10 +63,11 @@ struct Registration: HTTPServiceProgram {
     private static func contents(
         of own: ServiceLoop,
         _ sessions: SyncSessionCounts,
+        _ deadLetters: DeadLetterLog,
         _ service: HTTPService<Registration>
     ) -> LoopContents {
         let console = operators(of: own, service)
-        let surfaces = surfaces(of: own, sessions, console, service)
+        let surfaces = surfaces(of: own, sessions, deadLetters, console, service)
         guard let console else { return LoopContents(surfaces) }
         let name = "console-logins-\(own.number)"
         return LoopContents(
@@ -70,6 +80,7 @@ struct Registration: HTTPServiceProgram {
     private static func surfaces(
         of own: ServiceLoop,
         _ sessions: SyncSessionCounts,
+        _ deadLetters: DeadLetterLog,
         _ operators: ConsoleOperators?,
         _ service: HTTPService<Registration>
     ) -> [any Surface] {
@@ -95,6 +106,7 @@ struct Registration: HTTPServiceProgram {
                 database,
                 keys: common.keys,
                 acceptance: acceptance,
+                deadLetters: deadLetters,
                 on: own.loop,
                 operators: operators
             ),

@@ -11,6 +11,8 @@ enum ConsoleError: Error, Equatable, Sendable {
     case missing(String)
     /// It changed meanwhile; a sentence.
     case conflict(String)
+    /// Kafka, which the page needs, is away; a sentence.
+    case away(String)
     /// The form cannot be read.
     case badForm
     /// A sign-in at an issuer failed.

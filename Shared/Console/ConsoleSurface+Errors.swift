@@ -90,6 +90,7 @@ extension ConsoleSurface {
         case .missing(let sentence): return self.error(request, 404, t("Not found"), sentence)
         case .conflict(let sentence):
             return self.error(request, 409, t("Changed meanwhile"), sentence)
+        case .away(let sentence): return self.error(request, 503, t("Not available"), sentence)
         case .signInFailed(let fault):
             var response = self.error(request, fault.status, t("Not signed in"), fault.text(t))
             if fault.endsFlow {

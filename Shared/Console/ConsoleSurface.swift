@@ -11,6 +11,7 @@
 
 import Apps
 package import Cryptography
+package import DeadLetters
 package import EventLoop
 package import Gateway
 package import HTTPServer
@@ -28,12 +29,14 @@ package struct ConsoleSurface: Surface {
     let pool: FairPool
     /// Sign-in through issuers; `nil`: with the master key only.
     let operators: ConsoleOperators?
+    let deadLetters: DeadLetterLog
     let files = StaticFiles()
 
     package init(
         _ database: PushDatabase,
         keys: KeyRing,
         acceptance: PushAcceptance,
+        deadLetters: DeadLetterLog,
         on loop: EventLoop,
         operators: ConsoleOperators? = nil
     ) {
@@ -43,6 +46,7 @@ package struct ConsoleSurface: Surface {
         sessions = Sessions(keys)
         self.acceptance = acceptance
         self.operators = operators
+        self.deadLetters = deadLetters
     }
 
     package func owns(_ request: HTTPServerRequest) -> Bool { request.isBelow("/console") }
@@ -50,11 +54,12 @@ package struct ConsoleSurface: Surface {
     package var routes: [SurfaceRoute] {
         let services = [
             configRoutes, configEditRoutes, configRollbackRoutes, syncRoutes, secureRoutes,
-            ingestRoutes, connectionRoutes, importRoutes,
+            ingestRoutes, connectionRoutes, importRoutes, deadLetterRoutes, deadLetterReplayRoutes,
         ]
-        return signInRoutes + issuerRoutes + lookRoutes + overviewRoutes + pushRoutes + sendRoutes
-            + deviceRoutes + explainRoutes + services.flatMap(\.self) + healthRoutes
-            + operationRoutes
+        let devices = [deviceRoutes, deviceHistoryRoutes, deviceActionRoutes]
+        return signInRoutes + issuerRoutes + lookRoutes + overviewRoutes + pushRoutes
+            + pushFileRoutes + sendRoutes + devices.flatMap(\.self) + explainRoutes
+            + services.flatMap(\.self) + healthRoutes + operationRoutes
     }
 
     private var lookRoutes: [SurfaceRoute] {

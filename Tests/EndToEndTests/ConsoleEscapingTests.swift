@@ -37,7 +37,9 @@ extension EndToEndTests {
                 var content = ConsoleFixture.Content(
                     device: names.device,
                     token: "",
-                    push: names.push
+                    push: names.push,
+                    letter: try await Self.deadLetter(&admin, fixture),
+                    identity: Self.hostile
                 )
                 content.job = uploaded.split(separator: "/").last.map(String.init) ?? ""
                 for action in RightsTable.routes(of: fixture.service)
@@ -87,6 +89,10 @@ extension EndToEndTests {
                     "GET /console/:app/audit", "GET /console/:app/import",
                     "GET /console/:app/import/:job", "GET /console/:app/import/:job/stop",
                     "GET /console/:app/health",
+                    "GET /console/:app/dead-letters",
+                    "GET /console/:app/dead-letters/:letter",
+                    "GET /console/:app/dead-letters/replay",
+                    "GET /console/:app/identities/:identity",
                 ] {
                     #expect(shown.contains(action), "\(action)")
                 }
@@ -118,6 +124,34 @@ extension EndToEndTests {
             )
         }
 
+        /// Writes a dead letter with the text everywhere, and returns its name in addresses.
+        private static func deadLetter(
+            _ browser: inout Browser,
+            _ fixture: ConsoleFixture
+        ) async throws -> String {
+            let text = hostile
+            try await fixture.stack.kafka.produce(
+                key: text,
+                headers: [
+                    ("app", fixture.app.id), (text.replacing("=", with: ""), text),
+                    ("error.reason", text), ("error.detail", text),
+                    ("source.topic", fixture.stack.topic("push.requests")),
+                    ("source.partition", text), ("source.offset", text),
+                ],
+                value: Array(text.utf8),
+                to: fixture.stack.topic("push.dead-letters")
+            )
+            var reader = browser
+            let page = try await eventually("the dead letter is listed") {
+                let page = try await reader.get("\(fixture.home)/dead-letters").text
+                return page.contains("push.dead-letters-") ? page : nil
+            }
+            browser = reader
+            let address = PageElements(page).elements.compactMap { $0.attributes["href"] }
+                .first { $0.contains("push.dead-letters-") }
+            return String(try #require(address?.split(separator: "/").last))
+        }
+
         /// Stores the text in every field that takes it.
         private func store(
             _ fixture: ConsoleFixture
@@ -144,7 +178,8 @@ extension EndToEndTests {
                 false
             )
             for (name, value) in [
-                ("channels", [hostile]), ("timeZone", hostile), ("locale", hostile),
+                ("channels", [hostile]), ("identity", hostile), ("timeZone", hostile),
+                ("locale", hostile),
                 ("installationId", hostile), ("deviceType", hostile), ("apnsTopic", hostile),
             ] as [(String, JSONValue)] {
                 // Some fields do not take it, which is as good.

@@ -157,6 +157,9 @@ struct ConsoleFixture {
         let push: String
         let draft = UUID().uuidString.lowercased()
         var job = "none"
+        /// The name of a dead letter, and an identity, in addresses.
+        var letter = "none"
+        var identity = "none"
     }
 
     func content(of app: Stack.App) async throws -> Content {
@@ -196,6 +199,9 @@ struct ConsoleFixture {
             case ":draft": "/" + content.draft
             case ":job": "/" + content.job
             case ":login": "/staff"
+            case ":letter": "/" + content.letter
+            case ":identity" where segments[index - 1] == "identities":
+                "/" + Browser.escaped(content.identity)
             case ":id" where segments[index - 1] == "devices": "/" + content.device
             case ":id" where segments[index - 1] == "pushes": "/" + content.push
             case _ where segment.hasPrefix(":") || segment.hasPrefix("*"): "/none"

@@ -19,6 +19,15 @@ extension EndToEndTests {
         func everyPage() async throws {
             let bench = try await Bench()
             let push = try await Self.charted(in: bench)
+            try await bench.stack.kafka.produce(
+                headers: [
+                    ("error.reason", "invalid_request"), ("error.detail", "an example"),
+                    ("source.topic", bench.stack.topic("push.requests")),
+                    ("source.partition", "0"), ("source.offset", "0"),
+                ],
+                value: Array(#"{"app":"\#(bench.app.id)","data":"no object"}"#.utf8),
+                to: bench.stack.topic("push.dead-letters")
+            )
             try await play("every page", in: bench, ["CHARTED_PUSH": push])
         }
 

@@ -25,7 +25,7 @@ struct Page: Sendable {
 enum Section: CaseIterable, Sendable {
     case overview, send, pushes, devices
     case config, sync, secure, ingest, connections
-    case health, credentials, audit, imports, settings
+    case deadLetters, health, credentials, audit, imports, settings
 
     func title(_ t: Words) -> String {
         switch self {
@@ -39,6 +39,7 @@ enum Section: CaseIterable, Sendable {
         case .ingest: t("Ingest")
         case .connections: t("Connections")
         case .health: t("Health")
+        case .deadLetters: t("Dead letters")
         case .credentials: t("Credentials")
         case .audit: t("Audit")
         case .imports: t("Import")
@@ -59,6 +60,7 @@ enum Section: CaseIterable, Sendable {
         case .ingest: "ingest"
         case .connections: "connections"
         case .health: "health"
+        case .deadLetters: "dead-letters"
         case .credentials: "credentials"
         case .audit: "audit"
         case .imports: "import"
@@ -80,7 +82,7 @@ enum Section: CaseIterable, Sendable {
     static let groups: [(title: StaticString?, sections: [Section])] = [
         (nil, [.overview, .send, .pushes, .devices]),
         ("Services", [.config, .sync, .secure, .ingest, .connections]),
-        ("Operations", [.health, .credentials, .audit, .imports, .settings]),
+        ("Operations", [.deadLetters, .health, .credentials, .audit, .imports, .settings]),
     ]
 }
 
@@ -112,6 +114,7 @@ enum Flash: String, Sendable, CaseIterable {
     case sending, scheduled, dryRun, cancelled, deleted, saved, alreadySent
     case published, rolledBack, contentDeleted
     case uploaded, dryRunning, importing, paused, stopped
+    case replayed, alreadyReplayed, restored
 
     func text(_ t: Words) -> String {
         switch self {
@@ -129,6 +132,9 @@ enum Flash: String, Sendable, CaseIterable {
         case .importing: t("The import begins. You can close this page.")
         case .paused: t("The import is paused.")
         case .stopped: t("The import is stopped.")
+        case .replayed: t("It is on its topic again. The result comes within seconds.")
+        case .restored: t("The devices are valid again. They get the next push.")
+        case .alreadyReplayed: t("It is a push already. Nothing was replayed.")
         case .alreadySent: t("This draft was already sent. This is its push.")
         }
     }

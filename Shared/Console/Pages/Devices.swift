@@ -43,11 +43,28 @@ extension ConsoleSurface {
         )
         let newest = filter.after == nil ? nil : filter.address(visit, after: nil)
         let pager = Part.pager(older: older, newest: newest, t)
-        return Page(
+        var page = Page(
             t("Devices"),
             .devices,
-            body: "\(filter.form(visit))<div id=\"list\">\(table.html)\(pager)</div>"
+            body: """
+                \(filter.form(visit))<div id="list">\(table.html)\(pager)\(fileLink(filter, visit))</div>
+                """
         )
+        if visit.role >= .sender {
+            page.actions = """
+                <a class="btn" href="\(visit.address("devices", "restore"))">\(t("Restore"))…</a>
+                """
+        }
+        return page
+    }
+
+    /// The link to the filtered list as a file; it changes with the list.
+    private func fileLink(_ filter: DeviceFilter, _ visit: Visit) -> HTML {
+        guard visit.role >= .sender else { return .empty }
+        return """
+            <p><a class="btn" href="\(filter.address(visit, after: nil, file: "devices.csv"))">\
+            \(visit.t("Export as CSV"))</a></p>
+            """
     }
 
     private func devices(
@@ -92,7 +109,7 @@ extension ConsoleSurface {
         ]
     }
 
-    private static func state(of device: Installation, _ t: Words) -> HTML {
+    static func state(of device: Installation, _ t: Words) -> HTML {
         if device.isValid {
             return device.token == nil && device.platform != .connection
                 ? Part.pill(t("No token"), .warn) : Part.pill(t("Reachable"), .ok)
@@ -136,11 +153,18 @@ extension ConsoleSurface {
     private func devicePage(_ visit: Visit) async throws -> Page {
         let t = visit.t
         let device = try await device(of: visit)
+        let recent = try await recentDeliveries(
+            of: [device],
+            at: visit.address("devices", device.objectID, query: ["wait": "1"]),
+            isPatient: visit.query("wait") != nil,
+            visit
+        )
         var page = Page(
             device.objectID,
             .devices,
             body: """
                 <div class="stack">
+                \(Part.card(t("Recent pushes"), id: "recent", recent))
                 \(Part.card(t("Device"), Self.facts(of: device, visit)))
                 \(Part.card(t("Fields"), Self.fields(of: device, t)))
                 </div>
@@ -157,6 +181,11 @@ extension ConsoleSurface {
                 <a class="btn" href="\(visit.address("send", query: ["device": device.objectID]))">\
                 \(t("Send a test"))</a>
                 """
+            if !device.isValid, device.invalidReason != nil {
+                actions += """
+                    <a class="btn" href="\(visit.address("devices", "restore"))">\(t("Restore"))…</a>
+                    """
+            }
         }
         if visit.role >= .admin {
             actions += """
@@ -182,7 +211,14 @@ extension ConsoleSurface {
             list.add(t("Environment"), text: device.environment.rawValue)
             list.add(t("Topic"), device.apnsTopic.map(Part.own))
         }
-        list.add(t("Identity"), device.identity.map(Part.own))
+        list.add(
+            t("Identity"),
+            device.identity.map { identity in
+                """
+                <a href="\(visit.address("identities", identity))">\(Part.own(identity))</a>
+                """
+            }
+        )
         list.add(t("Channels"), device.channels.map(Part.own).joined(by: ", "))
         list.add(t("Time zone"), device.timeZone.map(Part.own))
         list.add(t("Language"), device.locale.map(Part.own))
@@ -282,9 +318,9 @@ struct DeviceFilter {
         return filter
     }
 
-    func address(_ visit: Visit, after: String?) -> Address {
+    func address(_ visit: Visit, after: String?, file: String = "devices") -> Address {
         visit.address(
-            "devices",
+            file,
             query: ["by": text == nil ? nil : kind.rawValue, "q": text, "after": after]
         )
     }

@@ -225,7 +225,9 @@ enum CSV {
     /// A value that a spreadsheet would run as a formula begins with an apostrophe.
     static func line(_ values: [String]) -> String {
         values.map { value in
-            let risky = value.first.map { "=+-@\t\r".contains($0) } ?? false
+            // By scalars, as a character may be one of these and a mark.
+            let risky =
+                value.unicodeScalars.first.map { "=+-@\t\r".unicodeScalars.contains($0) } ?? false
             let safe = risky ? "'" + value : value
             return "\"" + safe.replacing("\"", with: "\"\"") + "\""
         }.joined(separator: ",") + "\r\n"

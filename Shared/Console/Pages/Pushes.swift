@@ -41,17 +41,22 @@ extension ConsoleSurface {
             empty: emptyList(filter, visit)
         )
         let pager = Part.pager(older: older, newest: newest, t)
+        // It changes with the list.
+        let file: HTML = """
+            <p><a class="btn" href="\(filter.address(visit, after: nil, file: "pushes.csv"))">\
+            \(t("Export as CSV"))</a></p>
+            """
         var page = Page(
             t("Pushes"),
             .pushes,
-            body: "\(filter.form(visit))<div id=\"list\">\(table.html)\(pager)</div>"
+            body: "\(filter.form(visit))<div id=\"list\">\(table.html)\(pager)\(file)</div>"
         )
         page.actions = sendButton(visit)
         return page
     }
 
     /// Returns one push more than a page has, if there are so many.
-    private func pushes(_ filter: PushFilter, of app: String) async throws -> [StoredPush] {
+    func pushes(_ filter: PushFilter, of app: String) async throws -> [StoredPush] {
         let most = Self.pageSize + 1
         guard let text = filter.text else {
             let listing = PushStore.Listing(statuses: filter.state.statuses, after: filter.after)

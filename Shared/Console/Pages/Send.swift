@@ -24,7 +24,7 @@ extension ConsoleSurface {
     static let eventSource = "carillon/console"
     /// Above this number, it must be typed to confirm.
     static let unconfirmedDevices = 10_000
-    private static let countMilliseconds = 1000
+    static let countMilliseconds = 1000
 
     // MARK: Draft
 
@@ -217,7 +217,7 @@ extension ConsoleSurface {
         }
     }
 
-    private static func counted(_ count: AudienceCount, _ t: Words) -> HTML {
+    static func counted(_ count: AudienceCount, _ t: Words) -> HTML {
         guard let reachable = count.reachable, let total = count.reachableCount else {
             let about = t.count(
                 count.selected,

@@ -43,9 +43,9 @@ struct PushFilter {
 
     var isEmpty: Bool { state == .any && text == nil && after == nil }
 
-    func address(_ visit: Visit, after: String?) -> Address {
+    func address(_ visit: Visit, after: String?, file: String = "pushes") -> Address {
         visit.address(
-            "pushes",
+            file,
             query: ["status": state == .any ? nil : state.rawValue, "q": text, "after": after]
         )
     }

@@ -74,11 +74,13 @@ async function pagesOf(page, device, push) {
     "", "/send", `/send?draft=${draft}`, `/send/${draft}/review`, "/pushes", "/pushes?q=none",
     `/pushes/${push}`, "/devices", "/devices?by=channel&q=news", `/devices/${device}`,
     `/devices/${device}/delete`, "/explain", `/explain?installation=${device}`,
-    `/explain?push=${push}&installation=${device}`, "/health", "/credentials",
+    `/explain?push=${push}&installation=${device}`, "/devices/restore", "/identities/reader",
+    "/dead-letters", "/dead-letters?reason=none", "/dead-letters/replay",
+    await link(page, "/dead-letters", /dead-letters\/.*\d$/), "/health", "/credentials",
     "/credentials?count=devices", "/audit",
     "/settings", "?range=24h", "?range=7d", `/pushes/${environment.CHARTED_PUSH}`,
     ...await importPages(page), ...await servicePages(page),
-  ];
+  ].filter(Boolean);
 }
 
 /// The pages of imports, with one whose columns are to be mapped.
@@ -122,7 +124,7 @@ async function servicePages(page) {
 }
 
 async function sent(page, text) {
-  const id = await phone({ channels: ["news"] });
+  const id = await phone({ channels: ["news"], identity: "reader" });
   await page.goto(`${console_}/${app}/send?device=${id}`);
   await page.fill("#text", text);
   await page.click("button[value=review]");

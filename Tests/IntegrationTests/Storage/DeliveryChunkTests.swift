@@ -87,6 +87,18 @@ struct DeliveryChunkTests {
                 limit: 5
             )
             #expect(examples.map(\.targets) == [[members[4].target]])
+            let named = [members[3], members[4], members[5]].map(\.target)
+            let recent = try #require(
+                try await database.deliveries.recent(
+                    of: named + ["unknown"],
+                    app: record.app,
+                    pushes: 10,
+                    withinMilliseconds: 5000
+                )
+            )
+            #expect(recent.deliveries.map(\.target) == named)
+            #expect(recent.deliveries.map(\.state) == [.delivered, .failed, .delivered])
+            #expect(recent.pushes == 1 && recent.since == record.createdAt)
         }
     }
 

@@ -103,6 +103,14 @@ struct PackedPushTests {
             )
             #expect(examples.map(\.targets) == [["token-hash"]])
             #expect(try await database.deliveries.counts(of: [id]).map(\.count) == [1, 1])
+            let recent = try await database.deliveries.recent(
+                of: [phone],
+                app: record.app,
+                pushes: 10,
+                withinMilliseconds: 5000
+            )
+            #expect(recent?.deliveries.map(\.pushID) == [id])
+            #expect(recent?.deliveries.map(\.state) == [.delivered])
         }
     }
 
