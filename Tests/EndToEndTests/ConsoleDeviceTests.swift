@@ -62,7 +62,7 @@ extension EndToEndTests {
                     "data": ["alert": "for Ann"],
                 ])
                 let push = try #require(
-                    try await stack.finishedPush(event: "e1")["id"]?.string
+                    try await stack.finishedPush(event: "e1")["pushId"]?.string
                 )
                 var viewer = try await fixture.operatorBrowser("viewer")
                 let device = try await viewer.get("\(fixture.home)/devices/\(first)").text

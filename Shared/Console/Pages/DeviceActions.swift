@@ -27,27 +27,18 @@ extension ConsoleSurface {
             name: "devices-\(app)-\(visit.t.now.day).csv",
             HTTPFile(contentType: "text/csv; charset=utf-8") { write in
                 try await write(CSV.line(Self.fileColumns))
-                var stored = filter.storeFilter
-                if filter.kind == .id, let text = filter.text {
-                    let found = try await database.installations.find(
-                        app: app,
-                        named: text,
-                        beginnings: true,
-                        limit: Self.filePage
-                    )
-                    return try await write(found.map(Self.line).joined())
-                }
-                stored.after = nil
+                var after: String?
                 while true {
-                    let devices = try await database.installations.query(
+                    let devices = try await filter.devices(
+                        of: database.installations,
                         app: app,
-                        stored,
-                        order: .objectID,
+                        after: after,
                         limit: Self.filePage
                     )
                     try await write(devices.map(Self.line).joined())
-                    guard devices.count == Self.filePage else { return }
-                    stored.after = devices.last?.objectID
+                    guard devices.count == Self.filePage, filter.kind != .id || filter.text == nil
+                    else { return }
+                    after = devices.last?.objectID
                 }
             }
         )

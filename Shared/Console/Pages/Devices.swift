@@ -26,7 +26,12 @@ extension ConsoleSurface {
     private func deviceList(_ visit: Visit) async throws -> Page {
         let t = visit.t
         let filter = DeviceFilter(visit)
-        let found = try await devices(filter, of: visit.app, for: visit.role)
+        let found = try await filter.devices(
+            of: database.installations,
+            app: visit.app,
+            after: filter.after,
+            limit: Self.pageSize + 1
+        )
         let shown = found.prefix(Self.pageSize)
         let older =
             found.count > Self.pageSize
@@ -67,32 +72,6 @@ extension ConsoleSurface {
             """
     }
 
-    private func devices(
-        _ filter: DeviceFilter,
-        of app: String,
-        for role: Role
-    ) async throws -> [Installation] {
-        let limit = Self.pageSize + 1
-        if let text = filter.text, filter.kind == .id {
-            // By beginnings, a viewer could find out an installationId, which is a secret.
-            guard role >= .sender else {
-                return try await database.installations.find(app: app, objectIDs: [text])
-            }
-            return try await database.installations.find(
-                app: app,
-                named: text,
-                beginnings: true,
-                limit: limit
-            )
-        }
-        return try await database.installations.query(
-            app: app,
-            filter.storeFilter,
-            order: .objectID,
-            limit: limit
-        )
-    }
-
     private func row(of device: Installation, _ visit: Visit) -> [HTML] {
         let t = visit.t
         let channels = device.channels.prefix(5).map(Part.own).joined(by: ", ")
@@ -121,8 +100,12 @@ extension ConsoleSurface {
     private func empty(_ filter: DeviceFilter, _ visit: Visit) -> HTML {
         let t = visit.t
         guard filter.isEmpty else {
+            let sentence =
+                filter.isReadable
+                ? t("No device matches.")
+                : t("This is no field with a value. Example: {example}", ["example": "plan = 7"])
             return """
-                <p>\(t("No device matches.")) \
+                <p>\(sentence) \
                 <a href="\(visit.address("devices"))">\(t("Remove the filter"))</a></p>
                 """
         }
@@ -272,64 +255,5 @@ extension ConsoleSurface {
         visit.note(device.objectID)
         _ = try await database.installations.delete(app: visit.app, objectIDs: [device.objectID])
         return .redirect(visit.address("devices"), flash: .deleted)
-    }
-}
-
-/// The filter of the list of devices.
-struct DeviceFilter {
-    enum Kind: String, CaseIterable {
-        case id, identity, channel, token
-
-        func title(_ t: Words) -> String {
-            switch self {
-            case .id: t("id")
-            case .identity: t("identity")
-            case .channel: t("channel")
-            case .token: t("token")
-            }
-        }
-    }
-
-    let kind: Kind
-    /// Only people who may see tokens may search by one.
-    private let kinds: [Kind]
-    let text: String?
-    let after: String?
-
-    init(_ visit: Visit) {
-        let named = visit.query("by").flatMap(Kind.init(rawValue:)) ?? .id
-        kinds = Kind.allCases.filter { $0 != .token || visit.role >= .sender }
-        kind = kinds.contains(named) ? named : .id
-        text = visit.query("q")
-        after = visit.query("after")
-    }
-
-    var isEmpty: Bool { text == nil && after == nil }
-
-    var storeFilter: InstallationStore.Filter {
-        var filter = InstallationStore.Filter()
-        filter.after = after
-        switch kind {
-        case .id: break
-        case .identity: filter.identity = text
-        case .channel: filter.channel = text
-        case .token: filter.token = text
-        }
-        return filter
-    }
-
-    func address(_ visit: Visit, after: String?, file: String = "devices") -> Address {
-        visit.address(
-            file,
-            query: ["by": text == nil ? nil : kind.rawValue, "q": text, "after": after]
-        )
-    }
-
-    func form(_ visit: Visit) -> HTML {
-        let t = visit.t
-        let kinds = kinds.map { ($0.rawValue, $0.title(t)) }
-        let search = Field("q", t("Search")).input(text ?? "", type: "search")
-        let choice = Field("by", t("By")).select(kind.rawValue, kinds)
-        return Part.filter(visit.address("devices"), search + choice, t("Search"))
     }
 }

@@ -11,7 +11,6 @@ extension InstallationStore {
         /// A token in its canonical form, see `DeviceToken`.
         package var token: String?
         package var identity: String?
-        package var channel: String?
         package var isValid: Bool?
         /// The object id after which the page begins, in the order of the ids.
         package var after: String?
@@ -103,7 +102,6 @@ extension InstallationStore {
                 add("token_hash = sha256(convert_to(%, 'UTF8'))", .text(token))
             }
             if let identity = filter.identity { add("identity = %", .text(identity)) }
-            if let channel = filter.channel { add("channels @> ARRAY[%::text]", .text(channel)) }
             if let isValid = filter.isValid { add("valid = %", .boolean(isValid)) }
             if let after = filter.after { add("object_id > %", .text(after)) }
         }

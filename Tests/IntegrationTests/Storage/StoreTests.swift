@@ -55,7 +55,7 @@ struct StoreTests {
             #expect(found.object == object)
 
             var filter = InstallationStore.Filter()
-            filter.channel = "日本"
+            filter.deviceType = "android"
             #expect(try await store.count(app: StorageFixture.app, filter) == 1)
             filter.identity = "user-1"
             #expect(try await store.count(app: StorageFixture.app, filter) == 0)
