@@ -3,7 +3,8 @@ import JSON
 import Support
 import Testing
 
-/// The explanation of one push and one device, by HTTP and by the command, which must agree.
+/// The explanation of one push and one device, by HTTP, by the command and on the console's page, which
+/// must agree.
 struct Explainer {
     let stack: Stack
     let registration: String
@@ -46,7 +47,40 @@ struct Explainer {
         let told = try JSONValue.parse(try await carillon(command + ["--json"]))
         #expect(told["reason"]?.string == reason, sourceLocation: sourceLocation)
         #expect(told["payload"]?["content"] == nil, sourceLocation: sourceLocation)
+        let page = try await page(push, installation)
+        for word in words {
+            #expect(page.contains(word), "\(word): \(page)", sourceLocation: sourceLocation)
+        }
+        if isSteady {
+            #expect(
+                page.contains(Self.withoutTimes(sentence)),
+                "\(sentence): \(page)",
+                sourceLocation: sourceLocation
+            )
+        }
         return json
+    }
+
+    /// A page writes times as its reader does.
+    private static func withoutTimes(_ text: String) -> String {
+        text.replacing(/(\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(\.\d+)?(Z| UTC)/, with: "T")
+    }
+
+    /// Returns the text of the console's page, as a person with the master key reads it.
+    private func page(_ push: String?, _ installation: String) async throws -> String {
+        var browser = Browser(registration)
+        let signedIn = try await browser.post(
+            "/console/sign-in",
+            ["app": app.id, "key": app.masterKey]
+        )
+        #expect(signedIn.status == 303)
+        let query = push.map { "push=\($0)&installation=" } ?? "installation="
+        let page = try await browser.get("/console/\(app.id)/explain?\(query)\(installation)")
+        #expect(page.status == 200)
+        let text = page.text.replacing(/<[^>]*>/, with: "")
+            .replacing("&quot;", with: "\"").replacing("&#39;", with: "'")
+            .replacing("&amp;", with: "&")
+        return Self.withoutTimes(text)
     }
 
     private func carillon(_ words: [String]) async throws -> String {

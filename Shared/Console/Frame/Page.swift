@@ -74,7 +74,7 @@ enum Section: CaseIterable, Sendable {
         case .send: .sender
         case .imports: .admin
         case .overview, .pushes, .devices, .config, .sync, .secure, .ingest, .connections,
-            .credentials, .audit, .settings:
+            .deadLetters, .health, .credentials, .audit, .settings:
             .viewer
         }
     }
