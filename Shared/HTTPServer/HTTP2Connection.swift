@@ -234,7 +234,9 @@ final class HTTP2Connection: ProtocolDriver {
         if let reader = streams[id]?.reader {
             streams[id]?.reader = nil
             if streams[id]?.phase == .receiving { streams[id]?.phase = .responding }
-            return reader.end()
+            reader.end()
+            // Nothing more comes for it, whether its handler reads the rest or not.
+            return readOn()
         }
         guard var stream = streams[id], stream.phase == .body,
             let progress = stream.request

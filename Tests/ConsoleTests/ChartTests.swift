@@ -71,6 +71,11 @@ struct ChartTests {
         return series
     }
 
+    /// Words of another day, so that times have dates.
+    private var words: Words {
+        Words(.english, now: Instant(iso8601: "2026-11-30T09:00:00Z") ?? .now())
+    }
+
     private func counts(_ delivered: Int, failed: Int = 0) -> OutcomeCounts {
         var counts = OutcomeCounts()
         (counts.delivered, counts.failed) = (delivered, failed)
@@ -81,7 +86,7 @@ struct ChartTests {
     @Test("A minute without a dispatcher is a gap, one without outcomes is a zero, on both")
     func gaps() {
         let series = series([(58, counts(1200, failed: 1))], ran: [59])
-        let html = FiguresPart(series: series, t: Words(.english)).html.markup
+        let html = FiguresPart(series: series, t: words).html.markup
         #expect(html.contains("<title>16:46 Delivered 0, Failed 0</title>"))
         #expect(html.contains("<title>16:45 Delivered 1,200, Failed 1</title>"))
         #expect(html.contains("class=\"hit gap\""))
@@ -99,7 +104,7 @@ struct ChartTests {
 
     @Test("Without any figures the part says so")
     func none() {
-        let part = FiguresPart(series: series([]), t: Words(.english))
+        let part = FiguresPart(series: series([]), t: words)
         #expect(part.html.markup.contains("No dispatcher has counted"))
         #expect(part.providers.isEmpty)
     }
@@ -112,13 +117,13 @@ struct ChartTests {
         )
         series.add(counts(5, failed: 1), of: .apns, in: 0)
         series.add(counts(4), of: .fcm, in: 1)
-        let html = PushFiguresPart(series: series, targeted: 20, t: Words(.english)).html.markup
+        let html = PushFiguresPart(series: series, targeted: 20, t: words).html.markup
         #expect(html.contains("<title>10:00 Delivered 5, Failed 1</title>"))
         #expect(html.contains("<title>10:01 Delivered 9, Failed 1</title>"))
         #expect(html.contains("<span>20</span>"), "the chart reaches the devices targeted")
         let short = FigureSeries(FigureBuckets(from: start, to: start))
         #expect(
-            PushFiguresPart(series: short, targeted: 2, t: Words(.english)).html.markup
+            PushFiguresPart(series: short, targeted: 2, t: words).html.markup
                 .contains("within one minute, 2026-11-28 10:00 UTC")
         )
     }

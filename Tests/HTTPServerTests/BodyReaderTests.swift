@@ -141,6 +141,26 @@ struct BodyReaderTests {
         }
     }
 
+    @Test(
+        "A body that has ended holds up no other request of its connection, even if nobody reads it"
+    )
+    func endedUnread() async throws {
+        let watch = Watch()
+        try await withServer(routes: routes(watch)) { server in
+            let frames = try await FrameWire(port: server.port)
+            defer { frames.close() }
+            try await frames.send(requestHead(1, "POST", "/wait", ends: false))
+            #expect(await watch.next() == "begun")
+            let part = [UInt8](repeating: 120, count: 1 << 14)
+            for _ in 0..<15 { try await frames.send(Frame(.data, stream: 1, part)) }
+            try await frames.send(
+                Frame(.data, flags: Frame.endStream, stream: 1, part),
+                requestHead(3, "GET", "/")
+            )
+            #expect(try await frames.body(of: 3) == "plain")
+        }
+    }
+
     @Test("A sender that is too slow gets 408, and one that leaves ends its handler")
     func slow() async throws {
         let watch = Watch()
