@@ -102,7 +102,8 @@ package struct ImportUploadStore: Sendable {
     /// Gives a whole file a task. The options are set if nothing is imported yet: an import has one
     /// mapping.
     ///
-    /// - Returns: Whether it has the task: not if it has one already, or is not whole.
+    /// - Returns: Whether it has the task: not if it has one already, is not whole, or is to be tried and
+    ///   has been imported in part, as its first parts are deleted then.
     package func order(
         _ task: ImportUpload.Task,
         _ id: Int,
@@ -115,7 +116,8 @@ package struct ImportUploadStore: Sendable {
                 UPDATE import_uploads SET task = $3, updated_at = now(),
                     dry_run = CASE WHEN $3 = 'dry_run' THEN NULL ELSE dry_run END
                 WHERE import = $1 AND app = $2 AND is_whole AND task IS NULL
-                    AND import IN (SELECT id FROM imports WHERE state IN ('paused', 'failed'))
+                    AND import IN (SELECT id FROM imports WHERE state IN ('paused', 'failed')
+                        AND ($3 = 'run' OR records = 0))
                 """,
                 [.integer(id), .text(app), .text(task.rawValue)]
             ),

@@ -132,15 +132,15 @@ extension ConsoleSurface {
         let tryIt: HTML =
             isNew
             ? """
-            <button class="btn" name="do" value="dry-run">\(t("Dry run"))</button>
-            """ : .empty
+            <button class="btn" name="do" value="dry-run">\(t("Dry run"))</button></p>
+            <p class="hint">\(t("A dry run counts what would be imported, and changes nothing."))</p>
+            """ : "</p>"
         let begin = isNew ? t("Start the import") : t("Continue")
         let body: HTML = """
             <form method="post" action="\(visit.address("import", String(job.id)))">\(visit.formToken)
             \(note)\(mapping?.html(t))
             <p class="actions"><button class="btn primary" name="do" value="start">\(begin)</button>
-            \(tryIt)</p>
-            <p class="hint">\(t("A dry run counts what would be imported, and changes nothing."))</p></form>
+            \(tryIt)</form>
             """
         return Part.card(mapping == nil ? begin : t("Columns"), id: "start", body)
     }

@@ -15,6 +15,8 @@ struct ReplayCheck: Sendable {
         case known(pushID: String)
         /// Its topic's reader decides.
         case returned(topic: String)
+        /// The app has no such type of objects, so nobody reads its topic.
+        case undeclared(type: String)
         case fails(DeadLetterReason)
         /// It names another app, or no app any more.
         case otherApp
@@ -35,7 +37,7 @@ struct ReplayCheck: Sendable {
     /// Decides the result of a replay.
     ///
     /// - Parameter edited: The value in place of the record's own; `nil`: unchanged.
-    /// - Returns: The result, never `known`: this looks at no stored push.
+    /// - Returns: The result, never `known` or `undeclared`: this looks at nothing stored.
     func result(edited: [UInt8]? = nil) -> Result {
         let topic: String
         switch letter.replayTarget(topics) {

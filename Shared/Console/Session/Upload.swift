@@ -24,6 +24,7 @@ struct UploadedFile {
     /// Returns the last component of a name, whatever system it comes from, without control characters.
     static func shown(_ name: String) -> String {
         let last = name.split { $0 == "/" || $0 == "\\" }.last.map(String.init) ?? ""
+        if last == "." || last == ".." { return "" }
         let plain = last.unicodeScalars.map { scalar in
             scalar.properties.generalCategory == .control ? "\u{FFFD}" : scalar
         }

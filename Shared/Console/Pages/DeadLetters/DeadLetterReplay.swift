@@ -1,6 +1,7 @@
 import DeadLetters
 import Gateway
 import HTTPServer
+import IngestStorage
 import InstallationStorage
 import Outbox
 import PushCore
@@ -41,7 +42,7 @@ extension ConsoleSurface {
             return "<p>\(t("It cannot be replayed.")) \(parts.sentence(obstacle))</p>"
         case .binaryHeader:
             return "<p>\(t("It cannot be replayed here: a header is not text."))</p>"
-        case .push, .known, .returned, .fails, .otherApp: break
+        case .push, .known, .returned, .undeclared, .fails, .otherApp: break
         }
         let field =
             DeadLetterParts.editable(letter).map { value in
@@ -81,7 +82,7 @@ extension ConsoleSurface {
         visit.note(letter.id.text)
         let edited = DeadLetterParts.edited(visit.form, letter)
         let check = check(letter, visit)
-        let result = try await known(check.result(edited: edited))
+        let result = try await compared(check.result(edited: edited), visit.app)
         guard visit.form.text("do") == "replay" else {
             visit.caller.context?.isAudited = true
             return .page(try await dryRunPage(letter, result, isEdited: edited != nil, visit))
@@ -93,16 +94,25 @@ extension ConsoleSurface {
             return .redirect(visit.address("dead-letters"), flash: .replayed)
         case .known(let id):
             return .redirect(visit.address("pushes", id), flash: .alreadyReplayed)
-        case .fails, .otherApp, .byCommand, .never, .binaryHeader:
+        case .fails, .otherApp, .undeclared, .byCommand, .never, .binaryHeader:
             return .page(try await dryRunPage(letter, result, isEdited: edited != nil, visit))
         }
     }
 
-    /// Replaces a push that is stored already.
-    private func known(_ result: ReplayCheck.Result) async throws -> ReplayCheck.Result {
-        guard case .push(_, let id) = result, try await database.pushes.find([id])[id] != nil
-        else { return result }
-        return .known(pushID: id)
+    /// Compares a result with what is stored: the push that the event is already, the declared types.
+    private func compared(
+        _ result: ReplayCheck.Result,
+        _ app: String
+    ) async throws -> ReplayCheck.Result {
+        switch result {
+        case .push(_, let id) where try await database.pushes.find([id])[id] != nil:
+            return .known(pushID: id)
+        case .returned(let topic):
+            let type = String(topic.dropFirst(acceptance.topics.ingestPrefix.count))
+            let isDeclared = try await database.ingestTypes.find(type, of: app) != nil
+            return isDeclared ? result : .undeclared(type: type)
+        default: return result
+        }
     }
 
     private func dryRunPage(
@@ -131,6 +141,12 @@ extension ConsoleSurface {
             \(isEdited ? Part.block(typed, id: "edited", t) : .empty)
             """
         }
+        let hint =
+            if case .returned = result {
+                t("Each press replays it again. An object with the same id is stored once.")
+            } else {
+                t("If you press the button twice, it is replayed once.")
+            }
         page.body = """
             <div class="stack">\(verdict.note)
             <form class="card stack" method="post" action="\(parts.address(of: letter))">\
@@ -139,7 +155,7 @@ extension ConsoleSurface {
             <p class="actions"><button class="btn primary" name="do" value="replay">\
             \(t("Replay the record"))</button>
             <a class="btn plain" href="\(parts.address(of: letter))">\(t("Back to the record"))</a></p>
-            <p class="hint">\(t("If you press the button twice, it is replayed once."))</p>
+            <p class="hint">\(hint)</p>
             </form></div>
             """
         return page
@@ -175,6 +191,8 @@ extension ConsoleSurface {
             )
         case .otherApp:
             return bad(HTML(text: t("It must name this app: {app}.", ["app": parts.visit.app])))
+        case .undeclared(let type):
+            return bad(HTML(text: t("The app has no type {name}.", ["name": type])))
         case .byCommand: return bad(HTML(text: t("Only the command replays this record.")))
         case .never(let obstacle): return bad(HTML(text: parts.sentence(obstacle)))
         case .binaryHeader:

@@ -29,7 +29,7 @@ extension ConsoleSurface {
             case .push: good += 1
             case .known: known += 1
             case .returned, .byCommand: others += 1
-            case .fails, .otherApp, .never, .binaryHeader: break
+            case .fails, .otherApp, .undeclared, .never, .binaryHeader: break
             }
         }
     }
