@@ -132,7 +132,7 @@ package struct ConsoleSurface: Surface {
                 let now = Instant.now()
                 let (session, caller) = try await signedIn(request, context, needs: role, now: now)
                 var upload = try UploadedForm(request)
-                return try await UploadSlots.use {
+                return try await UploadSlots.use(of: session.app) {
                     let (form, file) = try await upload.begin()
                     let visit = try visit(request, caller, session, form, now: now)
                     return try response(to: visit, try await handler(visit, file))

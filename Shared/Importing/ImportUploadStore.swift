@@ -18,30 +18,33 @@ package struct ImportUploadStore: Sendable {
 
     // MARK: Uploading
 
+    /// The most files that an app has stored at a time.
+    package static let mostFiles = 5
+
     /// Begins an upload, with a job that is paused.
     ///
-    /// - Returns: The job's id.
+    /// - Returns: The job's id; `nil` if the app has `mostFiles` files.
     package func begin(
         app: String,
         format: ImportFormat,
         fileName: String,
         options: ImportOptions,
         author: String
-    ) async throws -> Int {
-        let row = try await database.execute(
+    ) async throws -> Int? {
+        try await database.execute(
             """
             WITH job AS (
                 INSERT INTO imports (app, format, file_name, options, state, author)
-                VALUES ($1, $2, $3, $4::jsonb, 'paused', $5) RETURNING id, app)
+                SELECT $1, $2, $3, $4::jsonb, 'paused', $5
+                WHERE (SELECT count(*) FROM import_uploads WHERE app = $1) < $6
+                RETURNING id, app)
             INSERT INTO import_uploads (import, app) SELECT id, app FROM job RETURNING import
             """,
             [
                 .text(app), .text(format.rawValue), .text(fileName),
-                .json(.object(options.json)), .text(author),
+                .json(.object(options.json)), .text(author), .integer(Self.mostFiles),
             ]
-        ).first
-        guard let row else { throw StorageError(.corrupt, "the import was not stored") }
-        return try row.integer("import")
+        ).first?.integer("import")
     }
 
     /// Stores the next part: `ImportParts.partBytes`, or less if it is the last.

@@ -97,13 +97,21 @@ extension ConsoleSurface {
         else { throw ConsoleError.badForm }
         guard !file.name.isEmpty else { return try await refusedUpload(t("Choose a file."), visit) }
         let uploads = database.importUploads
-        let id = try await uploads.begin(
+        let begun = try await uploads.begin(
             app: visit.app,
             format: format,
             fileName: file.name,
             options: ImportOptions(existing: existing),
             author: visit.session.actor
         )
+        guard let id = begun else {
+            throw ConsoleError.conflict(
+                t(
+                    "The app has {count} stored files. Import or stop one first.",
+                    ["count": t.number(ImportUploadStore.mostFiles)]
+                )
+            )
+        }
         visit.note("import \(id)")
         do {
             let bytes = try await store(file, as: id)

@@ -88,23 +88,24 @@ struct UploadedForm {
     }
 }
 
-/// The uploads of this process: each holds a few MiB, for as long as its sender takes.
+/// The uploads of this process: each holds a few MiB, for as long as its sender takes. An app has one at a
+/// time, so it does not keep others out.
 enum UploadSlots {
-    private static let most = 2
-    private static let taken = Atomic<Int>(0)
+    private static let most = 8
+    private static let apps = Mutex<Set<String>>([])
 
     /// Runs an upload, if there is room for one.
     ///
-    /// - Throws: `HTTPProblem` 429 if too many run already.
-    static func use<Value>(_ body: () async throws -> Value) async throws -> Value {
-        defer { taken.subtract(1, ordering: .relaxed) }
-        guard taken.add(1, ordering: .relaxed).newValue <= most else {
+    /// - Throws: `HTTPProblem` 429 if the app has one already, or too many run.
+    static func use<Value>(of app: String, _ body: () async throws -> Value) async throws -> Value {
+        guard apps.withLock({ $0.count < most && $0.insert(app).inserted }) else {
             throw HTTPProblem(
                 status: 429,
-                detail: "two files are being uploaded already; try again in a minute",
+                detail: "a file is being uploaded already; try again in a minute",
                 headers: ["Retry-After": "60"]
             )
         }
+        defer { apps.withLock { _ = $0.remove(app) } }
         return try await body()
     }
 }

@@ -38,12 +38,14 @@ struct ImportUploadTests {
         format: ImportFormat = .leancloud
     ) async throws -> Int {
         let uploads = database.importUploads
-        let id = try await uploads.begin(
-            app: app,
-            format: format,
-            fileName: "devices.jsonl",
-            options: ImportOptions(),
-            author: "test"
+        let id = try #require(
+            try await uploads.begin(
+                app: app,
+                format: format,
+                fileName: "devices.jsonl",
+                options: ImportOptions(),
+                author: "test"
+            )
         )
         var number = 0
         for start in stride(from: 0, to: bytes.count, by: ImportParts.partBytes) {
@@ -205,12 +207,14 @@ struct ImportUploadTests {
         try await StorageFixture.run { fixture in
             let (database, uploads) = (fixture.database, fixture.database.importUploads)
             func begin() async throws -> Int {
-                let id = try await uploads.begin(
-                    app: Self.app,
-                    format: .csv,
-                    fileName: "a.csv",
-                    options: ImportOptions(),
-                    author: "test"
+                let id = try #require(
+                    try await uploads.begin(
+                        app: Self.app,
+                        format: .csv,
+                        fileName: "a.csv",
+                        options: ImportOptions(),
+                        author: "test"
+                    )
                 )
                 try await uploads.append([1, 2, 3], number: 0, to: id)
                 return id
