@@ -155,10 +155,12 @@ async function everyPage() {
         const response = await page.goto(`${console_}/${app}${path}`);
         const place = `${path} ${theme} ${language} ${width}`;
         check(place + ": its status", response.status(), 200);
-        await page.$$eval("main .chart ~ details", (all) => all.forEach((one) => { one.open = true; }));
+        if (language === "en") await page.$$eval("main .chart ~ details", (all) => all.forEach((one) => { one.open = true; }));
         check(place + ": its language", await page.getAttribute("html", "lang"), language);
         check(place + ": nothing to scroll sideways", await page.evaluate(() =>
           document.documentElement.scrollWidth <= window.innerWidth));
+        // The markup is the same at both widths, and so are the colours.
+        if (width === 360 && (theme !== "light" || language !== "en")) continue;
         // The policy forbids foreign script: the tool's own is evaluated, not inserted.
         await page.evaluate(axe + "; 0");
         const found = await page.evaluate(() => globalThis.axe.run(document));
