@@ -54,6 +54,8 @@ extension AppStore {
     private static let payloadsAtOnce = 200
     /// A dataset has up to 1 MiB.
     private static let datasetsAtOnce = 50
+    /// A part of an uploaded file has 1 MiB.
+    private static let partsAtOnce = 50
     /// The number of checks whether a dispatcher has released its rows, a tenth of a second apart.
     private static let looks = 300
 
@@ -65,6 +67,15 @@ extension AppStore {
         var deletion = AppDeletion()
         try await close(id, &deletion)
         try await deleteSecure(of: id, &deletion)
+        _ = try await deleteRows(
+            """
+            DELETE FROM import_parts WHERE (import, number) IN (
+                SELECT p.import, p.number FROM import_parts p JOIN import_uploads u ON u.import = p.import
+                WHERE u.app = $1 ORDER BY p.import, p.number LIMIT $2)
+            """,
+            of: id,
+            atOnce: Self.partsAtOnce
+        )
         deletion.syncDatasets = try await deleteRows(
             """
             DELETE FROM sync_datasets WHERE id IN (
@@ -196,6 +207,11 @@ extension AppStore {
             )
             _ = try await transaction.execute(
                 "UPDATE sync_pools SET is_linked = false WHERE app = $1",
+                [.text(id)]
+            )
+            // A running import ends with its batch, and no other begins.
+            _ = try await transaction.execute(
+                "UPDATE import_uploads SET task = NULL, is_whole = false WHERE app = $1",
                 [.text(id)]
             )
             try await IngestRemoval.close(id, transaction)
