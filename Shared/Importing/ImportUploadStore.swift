@@ -103,7 +103,7 @@ package struct ImportUploadStore: Sendable {
     }
 
     /// Gives a whole file a task. The options are set if nothing is imported yet: an import has one
-    /// mapping.
+    /// mapping. A replica that still ends an earlier task loses its claim, so that it does not end this one.
     ///
     /// - Returns: Whether it has the task: not if it has one already, is not whole, or is to be tried and
     ///   has been imported in part, as its first parts are deleted then.
@@ -116,7 +116,8 @@ package struct ImportUploadStore: Sendable {
         let results = try await database.transaction(of: [
             (
                 """
-                UPDATE import_uploads SET task = $3, updated_at = now(),
+                UPDATE import_uploads SET task = $3, runner = NULL, leased_until = NULL,
+                    updated_at = now(),
                     dry_run = CASE WHEN $3 = 'dry_run' THEN NULL ELSE dry_run END
                 WHERE import = $1 AND app = $2 AND is_whole AND task IS NULL
                     AND import IN (SELECT id FROM imports WHERE state IN ('paused', 'failed')
@@ -155,6 +156,7 @@ package struct ImportUploadStore: Sendable {
                 """
                 UPDATE imports SET state = 'paused', updated_at = now()
                 WHERE id = $1 AND app = $2 AND state = 'running'
+                    AND id IN (SELECT import FROM import_uploads)
                 """,
                 [.integer(id), .text(app)]
             ),

@@ -227,7 +227,7 @@ enum CSV {
         values.map { value in
             // By scalars, as a character may be one of these and a mark.
             let risky =
-                value.unicodeScalars.first.map { "=+-@\t\r".unicodeScalars.contains($0) } ?? false
+                value.unicodeScalars.first.map { "=+-@\t\r\n".unicodeScalars.contains($0) } ?? false
             let safe = risky ? "'" + value : value
             return "\"" + safe.replacing("\"", with: "\"\"") + "\""
         }.joined(separator: ",") + "\r\n"

@@ -202,6 +202,24 @@ struct ImportUploadTests {
         }
     }
 
+    @Test("An import that is ordered while a paused dry run ends is not lost with it")
+    func orderedAgain() async throws {
+        try await StorageFixture.run { fixture in
+            let (database, uploads) = (fixture.database, fixture.database.importUploads)
+            let id = try await Self.upload(Self.text(10), database)
+            #expect(try await Self.order(.dryRun, id, database))
+            #expect(try await uploads.claim(Self.runner)?.id == id)
+            #expect(try await uploads.pause(id, app: Self.app))
+            #expect(try await Self.order(.run, id, database))
+            #expect(try await !uploads.renew(id, Self.runner), "its claim is lost")
+            try await uploads.release(id, Self.runner, isDone: true)
+            #expect(try await uploads.find(id, app: Self.app)?.task == .run)
+            #expect(try await ImportWorker(database).round())
+            let job = try await database.imports.find(app: Self.app, id: id)
+            #expect(job?.state == .finished)
+        }
+    }
+
     @Test("An upload that does not become whole is not run, and is deleted after a day")
     func unfinished() async throws {
         try await StorageFixture.run { fixture in
