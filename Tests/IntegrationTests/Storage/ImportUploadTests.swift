@@ -220,6 +220,30 @@ struct ImportUploadTests {
         }
     }
 
+    @Test("An app has a bounded number of stored files, and the end of one makes room")
+    func bounded() async throws {
+        try await StorageFixture.run { fixture in
+            let (database, uploads) = (fixture.database, fixture.database.importUploads)
+            var ids: [Int] = []
+            for _ in 0..<ImportUploadStore.mostFiles {
+                ids.append(try await Self.upload(Self.text(1), database))
+            }
+            func begin() async throws -> Int? {
+                try await uploads.begin(
+                    app: Self.app,
+                    format: .csv,
+                    fileName: "a.csv",
+                    options: ImportOptions(),
+                    author: "test"
+                )
+            }
+            #expect(try await begin() == nil)
+            #expect(try await database.imports.find(app: Self.app, id: ids[4] + 1) == nil)
+            #expect(try await uploads.stop(ids[0], app: Self.app))
+            #expect(try await begin() != nil)
+        }
+    }
+
     @Test("An upload that does not become whole is not run, and is deleted after a day")
     func unfinished() async throws {
         try await StorageFixture.run { fixture in
