@@ -8,3 +8,6 @@ package final class ClientPresence: Sendable {
 final class BudgetedBody: Sendable {
     func drop() {}
 }
+
+/// Replaces the server's type: the parser never streams a body.
+package final class HTTPBodyReader: Sendable {}
