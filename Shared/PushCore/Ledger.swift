@@ -32,41 +32,16 @@ package enum DeliveryState: Int, Sendable, CaseIterable {
     }
 }
 
-/// The ledger of one push. Each counter is counted at its event; no counter is computed from
-/// others.
-package struct Ledger: Equatable, Sendable {
-    package var targeted = 0
-    package var delivered = 0
-    package var failed = 0
-    package var expired = 0
-    package var suppressed = 0
-    package var inDoubt = 0
-    package var pending = 0
-    /// The number of tokens that became invalid by this push; part of `failed`.
-    package var invalidTokens = 0
+/// A counter for each outcome.
+package protocol OutcomeCounters {
+    var delivered: Int { get set }
+    var failed: Int { get set }
+    var expired: Int { get set }
+    var suppressed: Int { get set }
+    var inDoubt: Int { get set }
+}
 
-    package init() {}
-
-    /// Whether the counters balance, as they must at every moment.
-    package var balances: Bool {
-        targeted == delivered + failed + expired + suppressed + inDoubt + pending
-    }
-
-    /// Whether every delivery has its outcome. True for an empty ledger.
-    package var isSettled: Bool { pending == 0 }
-
-    /// Counts deliveries that were just planned.
-    package mutating func plan(_ count: Int) {
-        targeted += count
-        pending += count
-    }
-
-    /// Moves one delivery from pending to its outcome.
-    package mutating func settle(_ outcome: Outcome) {
-        pending -= 1
-        self[outcome] += 1
-    }
-
+extension OutcomeCounters {
     package subscript(outcome: Outcome) -> Int {
         get {
             switch outcome {
@@ -86,6 +61,45 @@ package struct Ledger: Equatable, Sendable {
             case .inDoubt: inDoubt = newValue
             }
         }
+    }
+
+    /// The number of deliveries that have ended.
+    package var total: Int { delivered + failed + expired + suppressed + inDoubt }
+}
+
+/// The ledger of one push. Each counter is counted at its event; no counter is computed from
+/// others.
+package struct Ledger: OutcomeCounters, Equatable, Sendable {
+    package var targeted = 0
+    package var delivered = 0
+    package var failed = 0
+    package var expired = 0
+    package var suppressed = 0
+    package var inDoubt = 0
+    package var pending = 0
+    /// The number of tokens that became invalid by this push; part of `failed`.
+    package var invalidTokens = 0
+
+    package init() {}
+
+    /// Whether the counters balance, as they must at every moment.
+    package var balances: Bool {
+        targeted == total + pending
+    }
+
+    /// Whether every delivery has its outcome. True for an empty ledger.
+    package var isSettled: Bool { pending == 0 }
+
+    /// Counts deliveries that were just planned.
+    package mutating func plan(_ count: Int) {
+        targeted += count
+        pending += count
+    }
+
+    /// Moves one delivery from pending to its outcome.
+    package mutating func settle(_ outcome: Outcome) {
+        pending -= 1
+        self[outcome] += 1
     }
 }
 

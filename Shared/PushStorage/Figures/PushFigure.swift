@@ -1,7 +1,7 @@
 package import PushCore
 
 /// Counts of outcomes in some time.
-package struct OutcomeCounts: Sendable, Equatable {
+package struct OutcomeCounts: OutcomeCounters, Sendable, Equatable {
     package var delivered = 0
     package var failed = 0
     package var expired = 0
@@ -11,29 +11,6 @@ package struct OutcomeCounts: Sendable, Equatable {
     package var latency = LatencyHistogram()
 
     package init() {}
-
-    package var total: Int { delivered + failed + expired + suppressed + inDoubt }
-
-    package subscript(outcome: Outcome) -> Int {
-        get {
-            switch outcome {
-            case .delivered: delivered
-            case .failed: failed
-            case .expired: expired
-            case .suppressed: suppressed
-            case .inDoubt: inDoubt
-            }
-        }
-        set {
-            switch outcome {
-            case .delivered: delivered = newValue
-            case .failed: failed = newValue
-            case .expired: expired = newValue
-            case .suppressed: suppressed = newValue
-            case .inDoubt: inDoubt = newValue
-            }
-        }
-    }
 
     package mutating func add(_ other: Self) {
         for outcome in Outcome.allCases { self[outcome] += other[outcome] }
