@@ -51,5 +51,6 @@ extension MigrationFile {
         ("0043_import_uploads", PackageResources._043_import_uploads_sql),
         ("0044_push_figures", PackageResources._044_push_figures_sql),
         ("0045_service_instances", PackageResources._045_service_instances_sql),
+        ("0046_chart_receipts_and_events", PackageResources._046_chart_receipts_and_events_sql),
     ]
 }

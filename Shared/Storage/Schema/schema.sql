@@ -62,6 +62,7 @@ CREATE TABLE audit (
 );
 CREATE INDEX audit_app ON public.audit USING btree (app, at);
 CREATE INDEX audit_at ON public.audit USING btree (at);
+CREATE INDEX audit_events ON public.audit USING btree (app, at) WHERE (action = ANY (ARRAY['config put'::text, 'POST /console/:app/config/:ns/publish'::text, 'PUT /v1/projects/:project/remoteConfig'::text, 'PUT /v1/projects/:project/namespaces/firebase/remoteConfig'::text, 'PUT /v1/projects/:project/namespaces/firebase-server/remoteConfig'::text, 'config rollback'::text, 'POST /console/:app/config/:ns/versions/:version/rollback'::text, 'POST /v1/projects/:project/remoteConfig:rollback'::text, 'POST /v1/projects/:project/namespaces/firebase/remoteConfig:rollback'::text, 'POST /v1/projects/:project/namespaces/firebase-server/remoteConfig:rollback'::text, 'credentials set'::text, 'credentials remove'::text, 'app set'::text, 'POST /console/:app/settings'::text, 'app rotate-key'::text, 'installations restore'::text, 'POST /console/:app/devices/restore'::text]));
 CREATE INDEX audit_targets ON public.audit USING gin (targets);
 CREATE TABLE carillon_schema (
     version integer NOT NULL,
@@ -700,6 +701,8 @@ CREATE TABLE push_figures (
     suppressed integer NOT NULL,
     in_doubt integer NOT NULL,
     latency integer[] NOT NULL,
+    received integer NOT NULL DEFAULT 0,
+    opened integer NOT NULL DEFAULT 0,
     PRIMARY KEY (app, push_id, minutes, at, provider, replica),
     FOREIGN KEY (app) REFERENCES apps(id) ON DELETE CASCADE
 );
