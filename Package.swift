@@ -177,7 +177,7 @@ let package = Package(
         ),
         storage("ConfigStorage", ["PushEvents"]),
         storage("SyncStorage"),
-        storage("IngestStorage"),
+        storage("IngestStorage", ["PushStorage"]),
         storage("SecureStorage", ["PushStorage"]),
         storage("ConnectionStorage", ["PushStorage", "PushEvents"]),
         // Jobs on the tables of all subjects: deleting an app, erasing a person, retention.

@@ -2,6 +2,7 @@ import JSON
 import Postgres
 package import PushCore
 package import PushEvents
+import PushStorage
 import Storage
 
 /// A device that logs in.
@@ -236,7 +237,7 @@ extension ConnectionStore {
         ), noted AS (
             INSERT INTO push_receipts (app, target, kind, who)
             SELECT DISTINCT app, push_id, \(ReceiptKind.received.rawValue), target FROM acked
-            ORDER BY 1, 2, 4 ON CONFLICT DO NOTHING RETURNING app, target, who
+            ORDER BY 1, 2, 4 ON CONFLICT DO NOTHING RETURNING app, target, kind, who
         ), told AS (
             INSERT INTO outbox (kafka_topic, key, value, queue)
             SELECT DISTINCT ON (a.app, a.push_id, a.target) $7, a.key, a.value,
@@ -246,7 +247,7 @@ extension ConnectionStore {
             INSERT INTO connection_counts AS c (app, slot, received)
             SELECT app, \(slotSQL), count(*) FROM acked GROUP BY app ORDER BY app
             ON CONFLICT (app, slot) DO UPDATE SET received = c.received + excluded.received
-        )
+        ), \(ReceiptFigures.counting("noted"))
         SELECT count(*) AS count FROM acked
         """
 
@@ -277,11 +278,14 @@ extension ConnectionStore {
         guard !messages.isEmpty else { return }
         _ = try await database.execute(
             """
-            INSERT INTO push_receipts (app, target, kind, who)
-            SELECT DISTINCT g.app, g.push, \(ReceiptKind.opened.rawValue), g.who
-            FROM unnest($1::text[], $2::text[], $3::text[]) AS g(app, push, who)
-            JOIN apps a ON a.id = g.app
-            ORDER BY 1, 2, 4 ON CONFLICT DO NOTHING
+            WITH noted AS (
+                INSERT INTO push_receipts (app, target, kind, who)
+                SELECT DISTINCT g.app, g.push, \(ReceiptKind.opened.rawValue), g.who
+                FROM unnest($1::text[], $2::text[], $3::text[]) AS g(app, push, who)
+                JOIN apps a ON a.id = g.app
+                ORDER BY 1, 2, 4 ON CONFLICT DO NOTHING RETURNING app, target, kind
+            ), \(ReceiptFigures.counting("noted"))
+            SELECT count(*) FROM noted
             """,
             [
                 .textArray(messages.map(\.app)), .textArray(messages.map(\.pushID)),

@@ -1,5 +1,6 @@
 import Postgres
 package import PushCore
+import PushStorage
 import Storage
 
 /// An object's report about a push.
@@ -259,18 +260,21 @@ package struct IngestSinkStore: Sendable {
         guard !reports.isEmpty else { return }
         _ = try await transaction.execute(
             """
-            INSERT INTO push_receipts (app, target, kind, who)
-            SELECT DISTINCT r.app, r.target, r.kind, CASE WHEN r.installation IS NULL THEN r.id
-                ELSE coalesce(
-                    (SELECT i.object_id FROM installations i
-                        WHERE i.app = r.app AND i.object_id = r.installation),
-                    (SELECT i.object_id FROM installations i
-                        WHERE i.app = r.app AND i.installation_id = r.installation
-                        ORDER BY i.object_id LIMIT 1),
-                    r.installation) END
-            FROM unnest($1::text[], $2::text[], $3::smallint[], $4::text[], $5::text[])
-                AS r(app, target, kind, installation, id)
-            ORDER BY 1, 2, 3, 4 ON CONFLICT DO NOTHING
+            WITH noted AS (
+                INSERT INTO push_receipts (app, target, kind, who)
+                SELECT DISTINCT r.app, r.target, r.kind, CASE WHEN r.installation IS NULL THEN r.id
+                    ELSE coalesce(
+                        (SELECT i.object_id FROM installations i
+                            WHERE i.app = r.app AND i.object_id = r.installation),
+                        (SELECT i.object_id FROM installations i
+                            WHERE i.app = r.app AND i.installation_id = r.installation
+                            ORDER BY i.object_id LIMIT 1),
+                        r.installation) END
+                FROM unnest($1::text[], $2::text[], $3::smallint[], $4::text[], $5::text[])
+                    AS r(app, target, kind, installation, id)
+                ORDER BY 1, 2, 3, 4 ON CONFLICT DO NOTHING RETURNING app, target, kind
+            ), \(ReceiptFigures.counting("noted"))
+            SELECT count(*) FROM noted
             """,
             [
                 .textArray(reports.map(\.object.app)), .textArray(reports.map(\.receipt.target)),

@@ -110,6 +110,25 @@ extension EndToEndTests {
                 #expect(answer.json?["opens"]?.integer == wanted.opens, "\(answer.text)")
                 #expect(answer.json?["received"]?.integer == wanted.received)
             }
+            // The charts' counts by the minute agree: each report is in the one of its row.
+            for (minutes, kind) in [(1, "minute"), (60, "hour")] {
+                let figures = try await bench.stack.database.query(
+                    """
+                    select at, sum(received), sum(opened) from push_figures
+                    where app = '\(app.id)' and minutes = \(minutes) and provider = ''
+                        and push_id = '00000000-0000-0000-0000-000000000000'
+                    group by 1 order by 1
+                    """
+                )
+                let receipts = try await bench.stack.database.query(
+                    """
+                    select date_trunc('\(kind)', at), count(*) filter (where kind = 2),
+                        count(*) filter (where kind = 1)
+                    from push_receipts where app = '\(app.id)' group by 1 order by 1
+                    """
+                )
+                #expect(figures == receipts && !figures.isEmpty)
+            }
             let theirs = try await http(
                 "GET",
                 "\(phone.registration)/v1/notifications/\(push.id)",

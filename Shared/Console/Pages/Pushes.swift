@@ -167,7 +167,7 @@ extension ConsoleSurface {
     /// The outcomes over time of a push to many devices.
     private func figures(of push: StoredPush, _ t: Words) async throws -> HTML {
         do {
-            let series = try await database.figures.series(ofPush: push.id, app: push.app)
+            let series = try await database.figures.series(ofPush: push.id, app: push.app).outcomes
             guard let series else { return .empty }
             let part = PushFiguresPart(series: series, targeted: push.ledger.targeted, t: t)
             return Part.card(t("Outcomes over time"), part.html)

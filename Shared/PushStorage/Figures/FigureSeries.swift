@@ -18,10 +18,12 @@ package struct PushRates: Sendable, Equatable {
     package var seconds: Double { Double(max(1, to.milliseconds - from.milliseconds)) / 1000 }
 }
 
-/// Sums of outcomes by buckets of time.
+/// Sums of outcomes and of devices' reports by buckets of time.
 package struct FigureSeries: Sendable, Equatable {
     package struct Point: Sendable, Equatable {
         package fileprivate(set) var providers: [Platform: OutcomeCounts] = [:]
+        /// The reports of devices.
+        package fileprivate(set) var receipts = ReceiptCounts()
         /// Whether a dispatcher counted. If none did, the bucket is a gap, not a zero.
         package fileprivate(set) var isCounted = false
 
@@ -46,6 +48,11 @@ package struct FigureSeries: Sendable, Equatable {
         points[bucket].providers[provider, default: OutcomeCounts()].add(counts)
     }
 
+    package mutating func add(_ receipts: ReceiptCounts, in bucket: Int) {
+        guard points.indices.contains(bucket) else { return }
+        points[bucket].receipts += receipts
+    }
+
     /// Notes that a dispatcher counted in a bucket.
     package mutating func hadDispatcher(_ bucket: Int) {
         guard points.indices.contains(bucket) else { return }
@@ -57,6 +64,11 @@ package struct FigureSeries: Sendable, Equatable {
         points.reduce(into: OutcomeCounts()) { $0.add($1.counts) }
     }
 
+    /// The reports in all buckets.
+    package var receipts: ReceiptCounts {
+        points.reduce(into: ReceiptCounts()) { $0 += $1.receipts }
+    }
+
     /// The sums of all buckets of each provider that has some.
     package var providers: [(provider: Platform, counts: OutcomeCounts)] {
         Platform.allCases.compactMap { provider in
@@ -66,4 +78,12 @@ package struct FigureSeries: Sendable, Equatable {
             return counts.total > 0 ? (provider, counts) : nil
         }
     }
+}
+
+/// The figures of one push to many devices over time.
+package struct PushSeries: Sendable, Equatable {
+    /// From the first outcome to the last; `nil` without any.
+    package let outcomes: FigureSeries?
+    /// From the first outcome, or report, to the last report; `nil` without reports.
+    package let receipts: FigureSeries?
 }

@@ -2,9 +2,10 @@ import Postgres
 package import PushCore
 import Storage
 
-/// The counts of outcomes by the minute and the hour (`push_figures`), for charts and rates. Each
-/// dispatcher writes rows of its own, every few seconds and when it stops. If a dispatcher is
-/// killed, its last seconds are missing here. They are in the ledger, which is the truth.
+/// The counts of outcomes and reports by the minute and the hour (`push_figures`), for charts and
+/// rates. Each dispatcher writes rows of its own, every few seconds and when it stops. If a
+/// dispatcher is killed, its last seconds are missing here. They are in the ledger, which is the
+/// truth. Reports are counted with their rows (`ReceiptFigures`).
 package struct PushFigureStore: Sendable {
     let database: Database
 
@@ -109,6 +110,7 @@ package struct PushFigureStore: Sendable {
             """
             SELECT f.app, f.provider, \(Self.sums) FROM push_figures f
             WHERE f.at >= $1 AND f.minutes = 1 AND f.push_id = '\(Self.allPushes)'
+                AND f.provider <> '\(ReceiptFigures.provider)'
             GROUP BY 1, 2 ORDER BY 1, 2
             """,
             [.timestamp(from.microseconds)]
@@ -128,12 +130,12 @@ package struct PushFigureStore: Sendable {
         )
     }
 
-    /// Sums the outcomes of an app in buckets of time.
+    /// Sums the outcomes and reports of an app in buckets of time.
     ///
     /// - Parameters:
     ///   - app: The app.
     ///   - buckets: The buckets.
-    /// - Returns: The sums of each bucket by provider.
+    /// - Returns: The sums of each bucket, of outcomes by provider.
     /// - Throws: `StorageError`.
     package func series(app: String, _ buckets: FigureBuckets) async throws -> FigureSeries {
         // Hours are few rows, and are stored longer.
@@ -150,28 +152,39 @@ package struct PushFigureStore: Sendable {
         return series
     }
 
-    /// Sums the outcomes of a push to many devices in buckets of time, from its first outcome to
-    /// its last.
+    /// Sums the outcomes and reports of a push to many devices in buckets of time. Devices report
+    /// for days after the last outcome, so both have buckets of their own.
     ///
     /// - Parameters:
     ///   - pushID: The push.
     ///   - app: Its app.
-    /// - Returns: The sums of each bucket by provider; `nil` if the push has no figures: it went to
-    ///   few devices, or longer ago than `retention`.
+    /// - Returns: The sums; none if the push has no figures: it went to few devices, or longer ago
+    ///   than `retention`.
     /// - Throws: `StorageError`.
-    package func series(ofPush pushID: String, app: String) async throws -> FigureSeries? {
+    package func series(ofPush pushID: String, app: String) async throws -> PushSeries {
         let extent = try await database.execute(
             """
-            SELECT min(at) AS first, max(at) AS last FROM push_figures
-            WHERE app = $1 AND push_id = $2 AND minutes = 1
+            SELECT min(at) AS first, max(at) FILTER (WHERE provider <> $3) AS last_outcome,
+                max(at) FILTER (WHERE provider = $3) AS last_report
+            FROM push_figures WHERE app = $1 AND push_id = $2 AND minutes = 1
             """,
-            [.text(app), .uuid(pushID)]
+            [.text(app), .uuid(pushID), .text(ReceiptFigures.provider)]
         )
-        guard let row = extent.first, let first = try row.instantOrNil("first"),
-            let last = try row.instantOrNil("last")
-        else { return nil }
-        let buckets = FigureBuckets(from: first, to: last)
-        return try await series(app: app, pushID: pushID, buckets, .minute)
+        guard let row = extent.first, let first = try row.instantOrNil("first") else {
+            return PushSeries(outcomes: nil, receipts: nil)
+        }
+        func series(to last: Instant?) async throws -> FigureSeries? {
+            guard let last else { return nil }
+            let buckets = FigureBuckets(from: first, to: last)
+            return try await self.series(app: app, pushID: pushID, buckets, .minute)
+        }
+        let outcomes = try await series(to: try row.instantOrNil("last_outcome"))
+        let lastReport = try row.instantOrNil("last_report")
+        return PushSeries(
+            outcomes: outcomes,
+            receipts: lastReport.flatMap { outcomes?.buckets.index(of: $0) } != nil
+                ? outcomes : try await series(to: lastReport)
+        )
     }
 
     private func series(
@@ -182,7 +195,9 @@ package struct PushFigureStore: Sendable {
     ) async throws -> FigureSeries {
         let rows = try await database.execute(
             """
-            SELECT \(Self.bucket("f.at")) AS bucket, f.provider, \(Self.sums) FROM push_figures f
+            SELECT \(Self.bucket("f.at")) AS bucket, f.provider, \(Self.sums),
+                sum(f.received)::bigint AS received, sum(f.opened)::bigint AS opened
+            FROM push_figures f
             WHERE f.app = $4 AND f.push_id = $5 AND f.minutes = $6 AND f.at >= $1 AND f.at < $2
             GROUP BY 1, 2
             """,
@@ -192,8 +207,16 @@ package struct PushFigureStore: Sendable {
         ).rows
         var series = FigureSeries(buckets)
         for row in rows {
+            let bucket = try row.integer("bucket")
+            series.add(
+                ReceiptCounts(
+                    opened: try row.integer("opened"),
+                    received: try row.integer("received")
+                ),
+                in: bucket
+            )
             guard let provider = try Self.provider(row) else { continue }
-            series.add(try Self.counts(row), of: provider, in: try row.integer("bucket"))
+            series.add(try Self.counts(row), of: provider, in: bucket)
         }
         return series
     }

@@ -50,13 +50,15 @@ package struct AppOpenStore: Sendable {
                 FROM apps WHERE id = $1
                 ON CONFLICT (app, day, slot) DO UPDATE SET opens = o.opens + excluded.opens,
                     push_opens = o.push_opens + excluded.push_opens
-            )
-            INSERT INTO push_receipts (app, target, kind, who)
-            SELECT r.app, r.target, \(ReceiptKind.opened.rawValue), r.who FROM push_receipts r
-            WHERE r.app = $1 AND r.who = $4 AND r.kind = \(ReceiptKind.received.rawValue)
-                AND r.at > now() - interval '1 day' AND $3::bigint > 0
-            ORDER BY r.at DESC, r.target LIMIT 1
-            ON CONFLICT DO NOTHING
+            ), noted AS (
+                INSERT INTO push_receipts (app, target, kind, who)
+                SELECT r.app, r.target, \(ReceiptKind.opened.rawValue), r.who FROM push_receipts r
+                WHERE r.app = $1 AND r.who = $4 AND r.kind = \(ReceiptKind.received.rawValue)
+                    AND r.at > now() - interval '1 day' AND $3::bigint > 0
+                ORDER BY r.at DESC, r.target LIMIT 1
+                ON CONFLICT DO NOTHING RETURNING app, target, kind
+            ), \(ReceiptFigures.counting("noted"))
+            SELECT count(*) FROM noted
             """,
             [
                 .text(app), .integer(opens), .integer(pushOpens),

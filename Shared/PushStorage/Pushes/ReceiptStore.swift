@@ -12,6 +12,8 @@ package struct ReceiptCounts: Sendable, Equatable {
         self.received = received
     }
 
+    package var total: Int { opened + received }
+
     package static func += (counts: inout ReceiptCounts, others: ReceiptCounts) {
         counts.opened += others.opened
         counts.received += others.received
