@@ -1,5 +1,6 @@
 import PushCore
 import PushStorage
+import Storage
 import Testing
 
 @testable import Console
@@ -126,5 +127,61 @@ struct ChartTests {
             PushFiguresPart(series: short, targeted: 2, t: words).html.markup
                 .contains("within one minute, 2026-11-28 10:00 UTC")
         )
+    }
+
+    @Test("Reports of an app are lines by the minute; a push's are sums; gaps stay gaps")
+    func receipts() {
+        var series = series([(58, counts(9))], ran: [59])
+        series.add(ReceiptCounts(opened: 1, received: 7), in: 57)
+        series.add(ReceiptCounts(opened: 2, received: 3), in: 58)
+        series.add(ReceiptCounts(opened: 9, received: 9), in: 60)
+        let app = ReceiptsPart(kind: .rates, series: series, t: words).html.markup
+        #expect(app.contains("<title>16:44 Received 7, Opened 1</title>"))
+        #expect(app.contains("<title>16:45 Received 3, Opened 2</title>"))
+        #expect(app.contains("<title>16:46 Received 0, Opened 0</title>"))
+        #expect(app.contains("<title>16:43 </title>"))
+        #expect(app.contains("16:47 UTC: Received 10, Opened 3"))
+        #expect(app.contains("data-label=\"Received\">–</td>"))
+        let push = ReceiptsPart(kind: .sums, series: series, t: words).html.markup
+        #expect(push.contains("<title>16:45 Received 10, Opened 3</title>"))
+        #expect(push.contains("<title>16:46 Received 10, Opened 3</title>"))
+        #expect(
+            ReceiptsPart(kind: .rates, series: self.series([]), t: words).html.markup
+                .contains("No device has reported")
+        )
+    }
+
+    @Test("Acts are dashed lines at their time, in the title of their column, and a list")
+    func events() {
+        let series = series([], ran: [0, 59])
+        func event(_ kind: AuditEvent.Kind, _ time: String) -> AuditEvent {
+            AuditEvent(kind: kind, actor: "<mira>", at: Instant(iso8601: time) ?? .now())
+        }
+        var part = FiguresPart(
+            series: series,
+            t: words,
+            events: [
+                event(.settingsChanged, "2026-11-28T16:47:10Z"),
+                event(.credentialSet("apns <b>"), "2026-11-28T16:17:00Z"),
+                event(.configPublished(namespace: "firebase", version: 42), "2026-11-28T15:47:30Z"),
+                event(.keyRotated, "2026-11-28T15:46:00Z"),
+            ]
+        )
+        let html = part.html.markup
+        #expect(html.contains("<path class=\"event\" d=\"M300 0V100M5 0V100\"/>"))
+        #expect(html.contains("<title>15:47 Delivered 0, Template firebase 42 published</title>"))
+        #expect(html.contains("<title>16:17 no dispatcher ran, Credential apns &lt;b&gt; stored"))
+        #expect(html.contains("<summary>2 events</summary>"))
+        #expect(html.contains("2026-11-28 16:17 UTC: Credential apns &lt;b&gt; stored"))
+        #expect(html.contains("&lt;mira&gt;"))
+        #expect(html.contains("<span class=\"shape event\">Events</span>"))
+        #expect(!html.contains("Key rotated") && !html.contains("Settings changed"))
+
+        part.events = (0..<30).map { _ in event(.devicesRestored, "2026-11-28T16:17:00Z") }
+        let many = part.html.markup
+        #expect(many.contains("<summary>20 events</summary>"))
+        #expect(many.contains("Only the latest 20 are marked."))
+        part.events = []
+        #expect(!part.html.markup.contains("event"))
     }
 }

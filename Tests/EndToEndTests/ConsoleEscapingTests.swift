@@ -107,7 +107,7 @@ extension EndToEndTests {
             ].map { ($0, hostile) }
         )
 
-        /// Stores the report of a service whose every text is hostile.
+        /// Stores the report of a service, and an act that charts mark, whose every text is hostile.
         private static func reportHostileService(_ fixture: ConsoleFixture) async throws {
             let text = hostile.replacing("'", with: "''")
             let reason = JSONValue.array([["part": .string(hostile), "reason": .string(hostile)]])
@@ -119,7 +119,13 @@ extension EndToEndTests {
                 """
                 insert into service_instances (id, service, host, version, state)
                 values (gen_random_uuid(), '\(text)', '\(text)', '\(text)',
-                    '\(state.text.replacing("'", with: "''"))')
+                    '\(state.text.replacing("'", with: "''"))');
+                insert into audit (app, actor, action, targets, status, at)
+                values ('\(fixture.app.id)', '\(text)', 'credentials set', array['\(text)'], 0,
+                    now() - interval '5 min');
+                insert into push_figure_minutes
+                select date_trunc('minute', now()) - n * interval '1 min', 1
+                from generate_series(1, 9) n
                 """
             )
         }

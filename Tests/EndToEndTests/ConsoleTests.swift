@@ -31,7 +31,8 @@ extension EndToEndTests {
             try await play("every page", in: bench, ["CHARTED_PUSH": push])
         }
 
-        /// Stores a week of figures of the app, with gaps, and of one push to a channel.
+        /// Stores a week of figures and reports of the app, with gaps, and of one push to a channel,
+        /// and acts that the charts mark.
         ///
         /// - Returns: The push.
         private static func charted(in bench: Bench) async throws -> String {
@@ -50,7 +51,17 @@ extension EndToEndTests {
                 from generate_series(-60, 168) n,
                     (values ('\(allPushes)'::uuid, 1), ('\(allPushes)', 60), ('\(push)', 1)) s(id, span),
                     unnest(array['apns', 'fcm']) provider
-                where n % 10 > 2 and (n > 0 or span = 1)
+                where n % 10 > 2 and (n > 0 or span = 1);
+                insert into push_figures
+                select '\(bench.app.id)', id, span, date_trunc('hour', now()) - n * span * '1 min'::interval,
+                    '', 1, 0, 0, 0, 0, 0, '{}', 900 + n, abs(n) % 90
+                from generate_series(-60, 168) n,
+                    (values ('\(allPushes)'::uuid, 1), ('\(allPushes)', 60), ('\(push)', 1)) s(id, span)
+                where n % 10 > 2 and (n > 0 or span = 1);
+                insert into audit (app, actor, action, targets, status, at)
+                select '\(bench.app.id)', 'cli:mira', action, array['firebase ' || n], 0,
+                    now() - n * interval '2 min'
+                from generate_series(1, 25) n, unnest(array['config put', 'credentials set']) action
                 """
             )
             return push

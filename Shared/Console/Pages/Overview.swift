@@ -75,10 +75,17 @@ extension ConsoleSurface {
             """
         do {
             let buckets = FigureBuckets(last: chosen.minutes, before: t.now)
+            async let acts = events(of: visit.app, in: buckets)
             let series = try await database.figures.series(app: visit.app, buckets)
-            let part = FiguresPart(series: series, t: t)
-            return
-                "\(Part.card(t("Deliveries"), id: "figures", links + part.html))\(part.providers)"
+            let part = FiguresPart(series: series, t: t, events: await acts)
+            return """
+                \(Part.card(t("Deliveries"), id: "figures", links + part.html))\
+                \(Part.card(
+                    t("Received and opened"),
+                    id: "reports",
+                    ReceiptsPart(kind: .rates, series: series, t: t).html))\
+                \(part.providers)
+                """
         } catch let error as StorageError where error.isStatementTimeout {
             return Part.card(
                 t("Deliveries"),
@@ -86,6 +93,19 @@ extension ConsoleSurface {
                 "\(links)<p>\(t("Not loaded in time."))</p>"
             )
         }
+    }
+
+    /// Returns the acts that charts mark; none if they are late.
+    func events(of app: String, in buckets: FigureBuckets) async -> [AuditEvent] {
+        let audit = database.audit
+        return await unlessLate {
+            try await audit.events(
+                app: app,
+                from: buckets.start,
+                to: buckets.end,
+                limit: ChartEvents.mostRead
+            )
+        } ?? []
     }
 
     private func attention(_ visit: Visit) async throws -> HTML {

@@ -135,6 +135,7 @@ extension ConsoleSurface {
                 in: push.id,
                 limit: 3
             ) : push.failures.prefix(20).map { FailureExample(failure: $0, targets: []) }
+        let series = try await figures(of: push)
         let live: HTML = push.status.isFinal ? .empty : " data-live=\"2\""
         var page = Page(
             push.headline(t),
@@ -147,9 +148,9 @@ extension ConsoleSurface {
                 \(LedgerPart(ledger: push.ledger, t: t).big)
                 \(progress(of: push, t))
                 </section>
-                \(try await figures(of: push, t))
+                \(await outcomes(series?.outcomes, of: push, t))
                 \(failures(examples, of: push.id, visit))
-                \(Part.card(t("Reported by devices"), reported(by: push, t)))
+                \(Part.card(t("Reported by devices"), reported(by: push, series?.receipts, t)))
                 \(Part.card(t("Request"), facts(of: push, visit)))
                 </div>
                 """
@@ -164,16 +165,28 @@ extension ConsoleSurface {
         return page
     }
 
-    /// The outcomes over time of a push to many devices.
-    private func figures(of push: StoredPush, _ t: Words) async throws -> HTML {
+    /// Returns the figures of a push to many devices; `nil` if they are not loaded in time.
+    private func figures(of push: StoredPush) async throws -> PushSeries? {
         do {
-            let series = try await database.figures.series(ofPush: push.id, app: push.app).outcomes
-            guard let series else { return .empty }
-            let part = PushFiguresPart(series: series, targeted: push.ledger.targeted, t: t)
-            return Part.card(t("Outcomes over time"), part.html)
+            return try await database.figures.series(ofPush: push.id, app: push.app)
         } catch let error as StorageError where error.isStatementTimeout {
-            return .empty
+            return nil
         }
+    }
+
+    private func outcomes(
+        _ series: FigureSeries?,
+        of push: StoredPush,
+        _ t: Words
+    ) async -> HTML {
+        guard let series else { return .empty }
+        let part = PushFiguresPart(
+            series: series,
+            targeted: push.ledger.targeted,
+            t: t,
+            events: await events(of: push.app, in: series.buckets)
+        )
+        return Part.card(t("Outcomes over time"), part.html)
     }
 
     private func actions(for push: StoredPush, _ visit: Visit) -> HTML {
@@ -241,7 +254,11 @@ extension ConsoleSurface {
         return Part.card(t("Failures"), table.html)
     }
 
-    private func reported(by push: StoredPush, _ t: Words) -> HTML {
+    private func reported(
+        by push: StoredPush,
+        _ series: FigureSeries?,
+        _ t: Words
+    ) -> HTML {
         var list = KeyValues()
         list.add(t("Received"), text: t.number(push.receipts.received))
         list.add(t("Opened"), text: t.number(push.receipts.opened))
@@ -251,7 +268,8 @@ extension ConsoleSurface {
         let note = t(
             "Devices report these themselves. Delivered means that the provider accepted it."
         )
-        return "\(list.html)<p class=\"hint\">\(note)</p>"
+        let chart = series.map { ReceiptsPart(kind: .sums, series: $0, t: t).html }
+        return "\(list.html)<p class=\"hint\">\(note)</p>\(chart)"
     }
 
     private func facts(of push: StoredPush, _ visit: Visit) -> HTML {

@@ -7,7 +7,7 @@ struct Chart {
     enum Kind { case columns, lines, areas }
 
     struct Series {
-        /// The class: an outcome's name, `median` or `slowest`.
+        /// The class: an outcome's name, `median`, `slowest`, `received` or `opened`.
         let name: String
         let title: String
         /// A value for each bucket; `nil` for a gap.
@@ -24,6 +24,8 @@ struct Chart {
     let t: Words
     /// A value that the chart reaches at least.
     var least = 0
+    /// Acts to mark.
+    var events: ChartEvents?
 
     private var most: Int {
         switch kind {
@@ -56,17 +58,24 @@ struct Chart {
             <figure class="chart">
             <div class="y" aria-hidden="true">\(heights)</div>
             <svg class="plot" viewBox="0 0 600 100" preserveAspectRatio="none" role="img" \
-            aria-label="\(label)"><path class="grid" d="\(geometry.grid)"/>\(drawn)\
+            aria-label="\(label)"><path class="grid" d="\(geometry.grid)"/>\(drawn)\(marks)\
             \((0..<buckets.count).map { title(of: $0, geometry) })</svg>
             <div class="x" aria-hidden="true">\(times)</div>
             </figure>
-            <ul class="keys">\(keys)</ul>
+            <ul class="keys">\(keys)</ul>\(events?.list)
             """
     }
 
+    private var marks: HTML {
+        guard let events, !events.isEmpty else { return .empty }
+        return "<path class=\"event\" d=\"\(events.path)\"/>"
+    }
+
     private var keys: [HTML] {
-        series.map { series in
-            "<li><span class=\"shape \(series.name)\">\(series.title)</span></li>"
+        let named = series.map { ($0.name, $0.title) }
+        let marked = events?.isEmpty == false ? [("event", t("Events"))] : []
+        return (named + marked).map { name, title in
+            "<li><span class=\"shape \(name)\">\(title)</span></li>"
         }
     }
 
@@ -76,7 +85,8 @@ struct Chart {
             series.values[bucket].map { "\(series.title) \(text($0))" }
         }
         let isGap = values.isEmpty && kind == .columns
-        let numbers = isGap ? t("no dispatcher ran") : values.joined(separator: ", ")
+        let shown = isGap ? [t("no dispatcher ran")] : values
+        let numbers = (shown + (events?.texts(in: bucket) ?? [])).joined(separator: ", ")
         let x = geometry.x(bucket)
         return """
             <rect class="hit\(isGap ? " gap" : "")" x="\(x)" width="\(geometry.x(bucket + 1) - x)" \

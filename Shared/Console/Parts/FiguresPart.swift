@@ -1,5 +1,6 @@
 import PushCore
 import PushStorage
+import Storage
 
 /// The charts of an app's outcomes over time, and the same numbers as a table.
 struct FiguresPart {
@@ -33,6 +34,8 @@ struct FiguresPart {
 
     let series: FigureSeries
     let t: Words
+    /// Acts to mark, the newest first.
+    var events: [AuditEvent] = []
 
     private var counts: [OutcomeCounts?] {
         series.points.map { $0.isCounted ? $0.counts : nil }
@@ -75,7 +78,8 @@ struct FiguresPart {
             },
             label: label(series.total.sentence(t)),
             text: t.number,
-            t: t
+            t: t,
+            events: ChartEvents(events, series.buckets, t)
         )
     }
 
@@ -190,6 +194,8 @@ struct PushFiguresPart {
     /// The devices that the push targeted.
     let targeted: Int
     let t: Words
+    /// Acts to mark, the newest first.
+    var events: [AuditEvent] = []
 
     var html: HTML {
         guard series.buckets.count > 1 else {
@@ -221,7 +227,8 @@ struct PushFiguresPart {
             ),
             text: t.number,
             t: t,
-            least: targeted
+            least: targeted,
+            events: ChartEvents(events, series.buckets, t)
         )
         let table = Table(
             caption: t("Outcomes over time"),
