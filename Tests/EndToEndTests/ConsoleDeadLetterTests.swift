@@ -134,6 +134,34 @@ extension EndToEndTests {
             }
         }
 
+        @Test("A replay to a type that the app has not declared is refused, with the reason")
+        func undeclared() async throws {
+            try await ConsoleFixture.run { fixture in
+                let topic = fixture.stack.topic("ingest.Weather")
+                try await fixture.stack.kafka.produce(
+                    key: "k",
+                    headers: [
+                        ("app", fixture.app.id), ("error.reason", "unknown_type"),
+                        ("error.detail", "the app has no such type"), ("source.topic", topic),
+                        ("source.partition", "0"), ("source.offset", "7"),
+                    ],
+                    value: Array(#"{"_id":"655f5d2c8f1b2c0012345678","wind":5}"#.utf8),
+                    to: fixture.stack.topic("push.dead-letters")
+                )
+                var sender = try await fixture.operatorBrowser("sender")
+                let list = try await Self.list(1, &sender, fixture)
+                let address = try #require(Self.records(on: list).first)
+                let token = try await fixture.formToken(&sender, of: fixture.app)
+                for act in ["check", "replay"] {
+                    let answer = try await sender.post(address, ["token": token, "do": act])
+                    #expect(answer.status == 422, "\(act)")
+                    #expect(answer.text.contains("The app has no type Weather."), "\(act)")
+                }
+                let outbox = "select count(*) from outbox where kafka_topic = '\(topic)'"
+                #expect(try await fixture.stack.database.query(outbox) == ["0"])
+            }
+        }
+
         @Test("Of all that match, those that succeed now are replayed, and each becomes one push")
         func all() async throws {
             try await Self.run { fixture, phone in

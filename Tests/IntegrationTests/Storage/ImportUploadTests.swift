@@ -202,6 +202,31 @@ struct ImportUploadTests {
         }
     }
 
+    @Test("A file that is imported in part is not tried: a dry run would miss its deleted parts")
+    func partial() async throws {
+        try await StorageFixture.run { fixture in
+            let (database, uploads) = (fixture.database, fixture.database.importUploads)
+            let id = try await Self.upload(Self.text(6000), database)
+            #expect(try await Self.order(.run, id, database))
+            let claimed = try #require(try await uploads.claim(Self.runner))
+            _ = try await ImportRun(
+                database,
+                .parts(uploads.parts(of: claimed)),
+                isStopping: { true }
+            )
+            .run(id, app: Self.app)
+            #expect(try await uploads.pause(id, app: Self.app))
+            try await uploads.release(id, Self.runner, isDone: false)
+            let job = try #require(try await database.imports.find(app: Self.app, id: id))
+            #expect(job.state == .paused && (1..<6000).contains(job.counts.records))
+            #expect(try await !Self.order(.dryRun, id, database))
+            #expect(try await Self.order(.run, id, database))
+            #expect(try await ImportWorker(database).round())
+            let end = try #require(try await database.imports.find(app: Self.app, id: id))
+            #expect(end.state == .finished && end.counts.imported == 5940)
+        }
+    }
+
     @Test("An import that is ordered while a paused dry run ends is not lost with it")
     func orderedAgain() async throws {
         try await StorageFixture.run { fixture in
