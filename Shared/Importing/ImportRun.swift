@@ -3,7 +3,7 @@ import JSON
 import PushCore
 package import Storage
 
-/// Runs an import in this process: reads and validates a batch while the one before it is written.
+/// Runs an import in this process: reads and validates a batch while the two before it are written.
 package struct ImportRun: Sendable {
     /// The end of a run.
     package struct End: Sendable {
@@ -84,40 +84,50 @@ package struct ImportRun: Sendable {
         _ runner: String,
         _ reader: ImportReader
     ) async throws -> ImportJob {
-        var job = job
         let writer = try await writer(job.app, job.options)
-        var reasons = ExactStringSet(try await database.imports.reasons(job.id).map(\.reason))
+        let reasons = ExactStringSet(try await database.imports.reasons(job.id).map(\.reason))
+        var write = BatchWrite(startingAt: ImportState(job: job, reasons: reasons))
+        do {
+            return try await follow(&write, runner, reader, writer)
+        } catch {
+            await write.cancel()
+            throw error
+        }
+    }
+
+    /// Writes two batches at a time.
+    private func follow(
+        _ write: inout BatchWrite,
+        _ runner: String,
+        _ reader: ImportReader,
+        _ writer: InstallationImport
+    ) async throws -> ImportJob {
         var reading = Self.read(reader)
         while true {
             let batch = await reading.value
             let isEnd = batch.isLast || batch.failure != nil
             if !isEnd { reading = Self.read(reader) }
-            let before = (job: job, reasons: reasons)
+            try Task.checkCancellation()
             let prepared = try await writer.prepare(batch.installations, isDryRun: false)
-            let outcomes = try await writer.run(prepared) { transaction in
-                try await ImportStore.lock(before.job, runner, transaction)
-            } progress: { outcomes, transaction in
-                let progress = batch.progress(outcomes, known: before.reasons)
-                try report?.write(batch.rejected(progress), before: before.job.position.line)
-                try await ImportStore.advance(before.job, by: progress, transaction)
-            }
-            let done = batch.progress(outcomes, known: reasons)
-            reasons.formUnion(ExactStringSet(done.reasons.keys))
-            job.position = done.position
-            job.counts = job.counts + done.counts
-            job.updatedAt = .now()
-            if done.isLast {
-                job.state = .finished
-                job.finishedAt = job.updatedAt
-            }
+            let before = write
+            write = BatchWrite(
+                batch,
+                prepared,
+                after: before,
+                by: writer,
+                runner: runner,
+                report: report
+            )
+            progress(try await before.state.job)
+            guard isEnd || isStopping() else { continue }
+            var job = try await write.state.job
             progress(job)
             if let failure = batch.failure { throw failure }
-            if isEnd { return job }
-            if isStopping() {
+            if !isEnd {
                 try await database.imports.leave(job, runner, as: .paused)
                 job.state = .paused
-                return job
             }
+            return job
         }
     }
 
@@ -206,7 +216,7 @@ extension ImportReader.Batch {
     ///   - known: The reasons that the import has already; beyond a number of them, new ones are
     ///     counted together.
     /// - Returns: The progress.
-    fileprivate func progress(
+    func progress(
         _ outcomes: [ImportOutcome],
         known: ExactStringSet
     ) -> ImportProgress {
@@ -226,7 +236,7 @@ extension ImportReader.Batch {
     }
 
     /// Returns the rejected records of a batch, for the report.
-    fileprivate func rejected(_ progress: ImportProgress) -> [ImportReport.Entry] {
+    func rejected(_ progress: ImportProgress) -> [ImportReport.Entry] {
         var rest = progress.rejections[...]
         return records.compactMap { record in
             guard let first = rest.first, first.line == record.line else { return nil }

@@ -10,15 +10,27 @@ package struct ImportWorker: Sendable {
 
     package init(_ database: PushDatabase) { self.database = database }
 
-    /// Claims a task and works on it until its end, a pause or a stop.
+    /// Claims a task and works on it until its end, a pause or a stop. If the caller is cancelled, the
+    /// import pauses after its batch, and any replica may claim it at once.
     ///
     /// - Returns: Whether there was one.
     package func round() async throws -> Bool {
+        let claim = Claim()
+        // A cancelled task could not store where the import paused.
+        let work = Task { try await round(claim) }
+        return try await withTaskCancellationHandler {
+            try await work.value
+        } onCancel: {
+            claim.end()
+        }
+    }
+
+    private func round(_ claim: Claim) async throws -> Bool {
+        guard !claim.isEnding else { return false }
         let runner = PushIdentity.uuidText(randomBytes(16))
         guard let upload = try await database.importUploads.claim(runner),
             let task = upload.task
         else { return false }
-        let claim = Claim()
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await keep(upload, runner, claim) }
             defer { group.cancelAll() }
@@ -30,18 +42,18 @@ package struct ImportWorker: Sendable {
         return true
     }
 
-    /// Renews the claim until its task is cancelled, or the claim is lost.
+    /// Renews the claim until its task is cancelled. If the claim is lost, the work has to end.
     private func keep(_ upload: ImportUpload, _ runner: String, _ claim: Claim) async throws {
         var last = ContinuousClock.now
         while !Task.isCancelled {
             do { try await Task.sleep(for: ImportUploadStore.heartbeat) } catch { return }
             do {
                 guard try await database.importUploads.renew(upload.id, runner) else {
-                    return claim.lose()
+                    return claim.end()
                 }
                 last = .now
             } catch {
-                guard .now < last + ImportUploadStore.lease else { return claim.lose() }
+                guard .now < last + ImportUploadStore.lease else { return claim.end() }
             }
         }
     }
@@ -53,7 +65,7 @@ package struct ImportWorker: Sendable {
             let run = ImportRun(
                 database,
                 .parts(uploads.parts(of: upload)),
-                isStopping: { claim.isLost || Task.isCancelled }
+                isStopping: { claim.isEnding }
             )
             state = try await run.run(upload.id, app: upload.app).job.state
         } catch let error as ImportError where error.kind == .taken {
@@ -78,7 +90,7 @@ package struct ImportWorker: Sendable {
         let run = ImportRun(
             database,
             .parts(uploads.parts(of: upload)),
-            isStopping: { claim.isLost || Task.isCancelled }
+            isStopping: { claim.isEnding }
         )
         let result: ImportDryRun
         do {
@@ -89,7 +101,7 @@ package struct ImportWorker: Sendable {
             result = ImportDryRun(failure: error.description)
         }
         // A dry run that was cut short has counted only a part.
-        let isWhole = !claim.isLost && !Task.isCancelled
+        let isWhole = !claim.isEnding
         try await uploads.release(
             upload.id,
             runner,
@@ -99,11 +111,11 @@ package struct ImportWorker: Sendable {
     }
 }
 
-/// Whether a replica still has its claim.
+/// Whether a replica should end its work: it has lost its claim, or it stops.
 private final class Claim: Sendable {
     private let lock = Lock()
-    nonisolated(unsafe) private var lost = false
+    nonisolated(unsafe) private var ending = false
 
-    var isLost: Bool { lock.withLock { unsafe lost } }
-    func lose() { lock.withLock { unsafe lost = true } }
+    var isEnding: Bool { lock.withLock { unsafe ending } }
+    func end() { lock.withLock { unsafe ending = true } }
 }

@@ -104,7 +104,9 @@ extension EndToEndTests {
             }
         }
 
-        @Test("A gzip export of LeanCloud runs on when its service is killed, and no line is lost")
+        @Test(
+            "A gzip export of LeanCloud runs on when its service stops or is killed, and no line is lost"
+        )
         func killed() async throws {
             let count = 60_000
             let lines = (0..<count).map { number in
@@ -139,7 +141,24 @@ extension EndToEndTests {
                     )
                     return (records.first.flatMap { Int($0) } ?? 0) > 0 ? true : nil
                 }
-                second.process.signal(SIGKILL)
+                // A service that stops gives the import away at once.
+                #expect(await second.process.stop() == .status(0))
+                #expect(
+                    try await database.query(
+                        """
+                        SELECT runner IS NULL, task, state FROM import_uploads
+                        JOIN imports ON id = import
+                        """
+                    ) == ["t|run|paused"]
+                )
+                let third = try await fixture.stack.start("carillon-registration", [:])
+                _ = try await eventually("more lines are imported") {
+                    try await database.query(
+                        "SELECT 1 FROM imports WHERE id = \(id) AND state = 'running'"
+                    )
+                    .isEmpty ? nil : true
+                }
+                third.process.signal(SIGKILL)
                 fixture.service.process.signal(SIGCONT)
                 let done = try await Self.page(session, page, having: ">Finished<")
                 #expect(done.contains("<dd>60,000</dd>") && done.contains("<dd>59,940</dd>"))

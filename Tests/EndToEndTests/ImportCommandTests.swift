@@ -155,6 +155,70 @@ extension EndToEndTests {
             }
         }
 
+        @Test("A device in several batches is imported once, with its last values")
+        func severalBatches() async throws {
+            let (devices, times) = (1500, 4)
+            let lines = (0..<times).flatMap { time in
+                (0..<devices).map { device in
+                    Self.line(device).replacing("2026-01-02", with: "2026-01-0\(time + 2)")
+                }
+            }
+            try await withOperator { carillon in
+                try await carillon.says("migrate")
+                try await carillon.says("app", "create", "shop")
+                try await Self.withFile(lines.joined(separator: "\n")) { path in
+                    let end = try await carillon.json("import", "leancloud", "shop", path)
+                    #expect(end["imported"]?.integer == devices)
+                    #expect(end["updated"]?.integer == devices * (times - 1))
+                }
+                let rows = try await carillon.database.query(
+                    """
+                    SELECT count(*), count(DISTINCT token), min(updated_at AT TIME ZONE 'UTC')
+                    FROM installations
+                    """
+                )
+                #expect(rows == ["\(devices)|\(devices)|2026-01-05 03:04:05.678"])
+            }
+        }
+
+        @Test("A batch that has to be repeated does not change the order of the commits")
+        func repeated() async throws {
+            let count = 6000
+            let lines = (0..<count).map { Self.line($0) }.joined(separator: "\n")
+            let held = try #require(try JSONValue.parse(Self.line(2500))["deviceToken"]?.string)
+            try await withOperator { carillon in
+                try await carillon.says("migrate")
+                try await carillon.says("app", "create", "shop")
+                async let holder = carillon.database.query(
+                    """
+                    SELECT count(pg_advisory_lock(
+                        hashtextextended(current_schema() || 'token shop \(held)', 0)));
+                    SELECT pg_sleep(3)
+                    """
+                )
+                _ = try await eventually("the lock is held") {
+                    try await carillon.database.query(
+                        "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted"
+                    )
+                    .isEmpty ? nil : true
+                }
+                try await Self.withFile(lines) { path in
+                    let end = try await carillon.json("import", "leancloud", "shop", path)
+                    #expect(end["imported"]?.integer == count)
+                }
+                _ = try await holder
+                let rows = try await carillon.database.query(
+                    """
+                    SELECT (SELECT count(*) FROM installations), records, imported, state,
+                        (SELECT xact_rollback > 0 FROM pg_stat_database
+                            WHERE datname = current_database())
+                    FROM imports
+                    """
+                )
+                #expect(rows == ["\(count)|\(count)|\(count)|finished|t"])
+            }
+        }
+
         @Test("An imported device gets a push to its channel")
         func push() async throws {
             try await Stack.with { stack in

@@ -178,11 +178,17 @@ package struct InstallationImport: Sendable {
     /// Runs `write` with the types that concurrent saves have decided, and repeats it after
     /// collisions. `progress` runs in the same transaction, after the rows are written.
     ///
-    /// - Throws: `StorageError`; the errors of `begin` and `progress`.
+    /// - Parameters:
+    ///   - batch: A prepared batch.
+    ///   - isDryRun: Whether nothing is written.
+    ///   - repeating: Called before each attempt but the first, without a transaction.
+    ///   - progress: Ends the transaction's work.
+    /// - Returns: The outcome of each row, in order.
+    /// - Throws: `StorageError`; the errors of `repeating` and `progress`.
     package func run(
         _ batch: Batch,
         isDryRun: Bool = false,
-        begin: @escaping @Sendable (PostgresTransaction) async throws -> Void = { _ in },
+        repeating: @escaping @Sendable () async throws -> Void = {},
         progress: @escaping @Sendable ([ImportOutcome], PostgresTransaction) async throws -> Void =
             { _, _ in }
     ) async throws -> [ImportOutcome] {
@@ -191,7 +197,6 @@ package struct InstallationImport: Sendable {
             do {
                 let decided = types.decided
                 let outcomes = try await database.transaction { transaction in
-                    try await begin(transaction)
                     let outcomes = try await write(
                         batch,
                         decided: decided,
@@ -212,6 +217,7 @@ package struct InstallationImport: Sendable {
                 attempt += 1
                 try await Task.sleep(for: .milliseconds(100 << attempt))
             }
+            try await repeating()
         }
     }
 
