@@ -151,15 +151,15 @@ extension Command {
     ) async throws -> Int32 {
         let keys = try context.masterKeys()
         let (database, app) = try await context.existingApp(arguments)
-        let seal = StoredCredential.context(app: app, platform: platform, name: name)
         let kept = try await database.credentials.set(
             StoredCredential(
+                sealing: credential.secret,
+                summary: credential.summary,
                 app: app,
                 platform: platform,
                 name: name,
-                sealed: try keys.seal(credential.secret.bytes, context: seal),
-                summary: credential.summary,
-                isDefault: arguments.has("--default")
+                isDefault: arguments.has("--default"),
+                by: keys
             )
         )
         try await context.audit("credentials set", app, ["\(platform.rawValue) \(name)"])

@@ -1,3 +1,4 @@
+package import Cryptography
 package import JSON
 import Postgres
 package import PushCore
@@ -32,6 +33,27 @@ package struct StoredCredential: Sendable, Equatable {
         self.summary = summary
         self.isDefault = isDefault
         self.updatedAt = updatedAt
+    }
+
+    /// Makes a credential from its secret, which is sealed under the key ring.
+    package init(
+        sealing secret: JSONObject,
+        summary: JSONObject,
+        app: String,
+        platform: Platform,
+        name: String,
+        isDefault: Bool,
+        by keys: KeyRing
+    ) throws {
+        let context = Self.context(app: app, platform: platform, name: name)
+        self.init(
+            app: app,
+            platform: platform,
+            name: name,
+            sealed: try keys.seal(secret.bytes, context: context),
+            summary: summary,
+            isDefault: isDefault
+        )
     }
 
     /// The expiry of the credential's certificate; `nil` without a certificate.
