@@ -246,7 +246,8 @@ let package = Package(
                 "Storage", "Kafka",
                 "InstallationStorage", "PushStorage", "ConfigStorage", "SyncStorage",
                 "SecureStorage", "IngestStorage", "ConnectionStorage", "Explain", "Importing",
-                "PushCore", "HTTPServer", "EventLoop", "Cryptography", "JSON", "Observability",
+                "PushCore", "PushProviders", "HTTPServer", "EventLoop", "Cryptography", "JSON",
+                "Observability",
             ],
             // They are in the code, not in a bundle: a container has only the executable.
             resources: [.embedInCode("Static"), .embedInCode("Words/Tables")]
@@ -257,7 +258,7 @@ let package = Package(
             [
                 "Console", "ServiceShell", "HTTPServer", "Gateway", "Outbox", "Storage",
                 "InstallationStorage", "PushStorage", "SyncStorage", "StorageAdmin", "PushEvents",
-                "Explain", "AzureHub", "Logins", "Importing", "DeadLetters",
+                "Explain", "AzureHub", "Logins", "Importing", "DeadLetters", "PushProviders",
             ]
         ),
         service(

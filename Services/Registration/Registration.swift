@@ -107,6 +107,7 @@ struct Registration: HTTPServiceProgram {
                 keys: common.keys,
                 acceptance: acceptance,
                 deadLetters: deadLetters,
+                fcmTokenHosts: service.configuration.own.fcmTokenHosts,
                 on: own.loop,
                 operators: operators
             ),

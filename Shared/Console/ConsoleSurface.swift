@@ -30,6 +30,8 @@ package struct ConsoleSurface: Surface {
     /// Sign-in through issuers; `nil`: with the master key only.
     let operators: ConsoleOperators?
     let deadLetters: DeadLetterLog
+    /// The hosts that the `token_uri` of a service account may name.
+    let fcmTokenHosts: [String]
     let files = StaticFiles()
 
     package init(
@@ -37,6 +39,7 @@ package struct ConsoleSurface: Surface {
         keys: KeyRing,
         acceptance: PushAcceptance,
         deadLetters: DeadLetterLog,
+        fcmTokenHosts: [String],
         on loop: EventLoop,
         operators: ConsoleOperators? = nil
     ) {
@@ -47,6 +50,7 @@ package struct ConsoleSurface: Surface {
         self.acceptance = acceptance
         self.operators = operators
         self.deadLetters = deadLetters
+        self.fcmTokenHosts = fcmTokenHosts
     }
 
     package func owns(_ request: HTTPServerRequest) -> Bool { request.isBelow("/console") }
@@ -59,7 +63,7 @@ package struct ConsoleSurface: Surface {
         let devices = [deviceRoutes, deviceHistoryRoutes, deviceActionRoutes]
         return signInRoutes + issuerRoutes + lookRoutes + overviewRoutes + pushRoutes
             + pushFileRoutes + sendRoutes + devices.flatMap(\.self) + explainRoutes
-            + services.flatMap(\.self) + healthRoutes + operationRoutes
+            + services.flatMap(\.self) + healthRoutes + credentialRoutes + operationRoutes
     }
 
     private var lookRoutes: [SurfaceRoute] {

@@ -36,7 +36,7 @@ extension ProviderConfiguration {
             usual.wnsEntraTokenURL,
             "origin of WNS' access tokens with a tenant"
         )
-        static let fcmTokenHosts = Setting<[String]>(
+        package static let fcmTokenHosts = Setting<[String]>(
             "FCM_TOKEN_HOSTS",
             takes: hosts,
             default: usual.fcmTokenHosts,

@@ -1,3 +1,4 @@
+import Cryptography
 import Foundation
 import JSON
 import Support
@@ -25,6 +26,7 @@ extension EndToEndTests {
                 #expect(written.status == 303)
 
                 try await Self.reportHostileService(fixture)
+                try await Self.storeNames(&admin, fixture, token)
                 let uploaded = try await fixture.upload(
                     &admin,
                     "csv",
@@ -52,7 +54,7 @@ extension EndToEndTests {
                         "?q=\(query)&by=channel&from=\(query)&status=\(query)&after=\(query)",
                         "?q=\(query)&by=identity&next=\(query)", "?draft=\(draft)",
                         "?copy=\(names.push)", "?device=\(query)", "?count=devices",
-                        "?error=\(query)&state=\(query)",
+                        "?error=\(query)&state=\(query)", "?name=\(query)",
                     ] {
                         let answer = try await admin.get(path + suffix)
                         #expect(answer.status < 500, "\(path + suffix)")
@@ -70,6 +72,14 @@ extension EndToEndTests {
                     (
                         "\(fixture.home)/send/\(draft)",
                         Self.draft.merging(["token": token, "do": "review"]) { $1 }
+                    ),
+                    (
+                        "\(fixture.home)/credentials/apns",
+                        ["token": token, "topic": Self.hostile, "keyID": Self.hostile]
+                    ),
+                    (
+                        "\(fixture.home)/credentials/wns",
+                        ["token": token, "clientID": Self.hostile, "tenant": Self.hostile]
                     ),
                     (
                         "\(fixture.home)/settings",
@@ -93,6 +103,8 @@ extension EndToEndTests {
                     "GET /console/:app/dead-letters/:letter",
                     "GET /console/:app/dead-letters/replay",
                     "GET /console/:app/identities/:identity",
+                    "GET /console/:app/credentials", "GET /console/:app/credentials/:kind",
+                    "GET /console/:app/credentials/:kind/remove",
                 ] {
                     #expect(shown.contains(action), "\(action)")
                 }
@@ -106,6 +118,29 @@ extension EndToEndTests {
                 "expires", "language0", "title0", "text0",
             ].map { ($0, hostile) }
         )
+
+        /// Stores what people name in the console: a credential.
+        private static func storeNames(
+            _ browser: inout Browser,
+            _ fixture: ConsoleFixture,
+            _ token: String
+        ) async throws {
+            let pem = try SigningKey.generateP256().privateKeyPEM()
+            for (path, fields) in [
+                (
+                    "/credentials/apns",
+                    [
+                        "topic": hostile, "keyID": "ABCDE12345", "teamID": "FGHIJ67890", "key": pem,
+                    ]
+                ),
+            ] {
+                let answer = try await browser.post(
+                    fixture.home + path,
+                    fields.merging(["token": token]) { $1 }
+                )
+                #expect(answer.status == 303, "\(path)")
+            }
+        }
 
         /// Stores the report of a service, and an act that charts mark, whose every text is hostile.
         private static func reportHostileService(_ fixture: ConsoleFixture) async throws {

@@ -199,6 +199,7 @@ struct ConsoleFixture {
             case ":draft": "/" + content.draft
             case ":job": "/" + content.job
             case ":login": "/staff"
+            case ":kind": "/apns"
             case ":letter": "/" + content.letter
             case ":identity" where segments[index - 1] == "identities":
                 "/" + Browser.escaped(content.identity)

@@ -3,6 +3,7 @@ import HTTPServer
 import JSON
 import Logins
 import PushCore
+import PushProviders
 import ServiceShell
 import Settings
 
@@ -16,9 +17,14 @@ struct RegistrationConfiguration: OwnConfiguration {
     let consoleURL: String?
     /// The hosts of issuers that may be asked.
     let issuers: JWKSConfiguration
+    /// The hosts that a service account may name, which the console stores.
+    let fcmTokenHosts: [String]
 
     static let variables: [SettingEntry] =
-        [connectionURLs.entry, consoleURL.entry] + JWKSConfiguration.Variable.all
+        [
+            connectionURLs.entry, consoleURL.entry,
+            ProviderConfiguration.Variable.fcmTokenHosts.entry,
+        ] + JWKSConfiguration.Variable.all
 
     private static let consoleURL = Setting<String>(
         "CONSOLE_URL",
@@ -44,6 +50,7 @@ struct RegistrationConfiguration: OwnConfiguration {
         connectionURLs = try reader.value(of: Self.connectionURLs)
         consoleURL = try reader.optional(Self.consoleURL)
         issuers = try JWKSConfiguration(reader)
+        fcmTokenHosts = try reader.value(of: ProviderConfiguration.Variable.fcmTokenHosts)
     }
 
     /// Parses an origin. Browsers store the console's cookies over https, and over http on this

@@ -1,97 +1,18 @@
 import Gateway
 import HTTPServer
-import InstallationStorage
 import JSON
 import PushCore
 import Storage
 
-/// The pages of operations: credentials, the audit, settings.
+/// The pages of operations: the audit, settings.
 extension ConsoleSurface {
     var operationRoutes: [SurfaceRoute] {
         [
-            page(.get, "/credentials", for: .viewer) { .page(try await credentials($0)) },
             page(.get, "/audit", for: .viewer) { .page(try await audit($0)) },
             page(.get, "/audit.csv", for: .admin) { auditFile($0) },
             page(.get, "/settings", for: .viewer) { .page(try await settings($0)) },
             page(.post, "/settings", for: .admin) { try await changeSetting($0) },
         ]
-    }
-
-    // MARK: Credentials
-
-    private func credentials(_ visit: Visit) async throws -> Page {
-        let t = visit.t
-        let stored = try await database.credentials.list(app: visit.app)
-        let table = Table(
-            caption: t("Credentials"),
-            columns: [
-                .init(t("Provider")), .init(t("Name")), .init(t("Expires")),
-                .init(t("Changed (UTC)"), width: 1),
-            ],
-            rows: stored.map { credential in
-                [
-                    HTML(text: credential.platform.title),
-                    """
-                    \(Part.own(credential.name)) \
-                    \(credential.isDefault ? Part.pill(t("default"), .quiet) : .empty)\
-                    <span class="sub" translate="no">\(Self.summary(of: credential))</span>
-                    """,
-                    Self.expiry(of: credential, t),
-                    t.time(credential.updatedAt),
-                ]
-            },
-            empty: """
-                <p>\(t("No credential is stored. Add one in a terminal:"))</p>
-                \(Part.block("carillon credentials set --help", id: "set", t))
-                """
-        )
-        var page = Page(
-            t("Credentials"),
-            .credentials,
-            body: "\(table.html)\(try await withoutCredential(stored, visit))"
-        )
-        page.lead = HTML(
-            text: t("Carillon authenticates with them at the providers. Secrets cannot be read.")
-        )
-        return page
-    }
-
-    private static func summary(of credential: StoredCredential) -> String {
-        credential.summary.map { "\($0.0) \($0.1.string ?? $0.1.text)" }.joined(separator: ", ")
-    }
-
-    private static func expiry(of credential: StoredCredential, _ t: Words) -> HTML {
-        guard let end = credential.end else { return HTML(text: t("never")) }
-        if end <= t.now { return Part.pill(t("Expired"), .bad) }
-        return "\(t.time(end)) <span class=\"sub\">\(t.span(until: end))</span>"
-    }
-
-    /// Counts devices whose pushes would fail: on request, as it reads all devices of the app.
-    private func withoutCredential(
-        _ stored: [StoredCredential],
-        _ visit: Visit
-    ) async throws -> HTML {
-        let t = visit.t
-        guard visit.query("count") != nil else {
-            return """
-                <p><a class="btn" href="\(visit.address("credentials", query: ["count": "devices"]))">\
-                \(t("Count devices without a credential"))</a></p>
-                """
-        }
-        let unfit: [InstallationsWithoutCredential]
-        do {
-            unfit = try await database.installations.unfit(app: visit.app, stored)
-                .filter { $0.count > 0 }
-        } catch let error as StorageError where error.isStatementTimeout {
-            return "<p>\(t("Not loaded in time."))</p>"
-        }
-        let table = Table(
-            caption: t("Devices without a credential"),
-            columns: [.init(t("Provider")), .init(t("Devices"), .number)],
-            rows: unfit.map { [HTML(text: $0.platform.title), HTML(text: t.number($0.count))] },
-            empty: "<p>\(t("Every device has a credential."))</p>"
-        )
-        return Part.card(t("Devices without a credential"), table.html)
     }
 
     // MARK: Audit

@@ -77,10 +77,19 @@ async function pagesOf(page, device, push) {
     `/explain?push=${push}&installation=${device}`, "/devices/restore", "/identities/reader",
     "/dead-letters", "/dead-letters?reason=none", "/dead-letters/replay",
     await link(page, "/dead-letters", /dead-letters\/.*\d$/), "/health", "/credentials",
-    "/credentials?count=devices", "/audit",
+    "/credentials?count=devices", ...await credentialPages(page), "/audit",
     "/settings", "?range=24h", "?range=7d", `/pushes/${environment.CHARTED_PUSH}`,
     ...await importPages(page), ...await servicePages(page),
   ].filter(Boolean);
+}
+
+/// The forms of credentials, and the removal of a stored one.
+async function credentialPages(page) {
+  const removal = await link(page, "/credentials", /credentials\/apns\/remove$/);
+  return [
+    ...["apns", "apns-certificate", "fcm", "wns", "mpns"].map((kind) => "/credentials/" + kind),
+    `/credentials/apns?name=${environment.APNS_TOPIC}`, `${removal}?name=${environment.APNS_TOPIC}`,
+  ];
 }
 
 /// The pages of imports, with one whose columns are to be mapped.
