@@ -60,7 +60,10 @@ package struct ConsoleSurface: Surface {
             configRoutes, configEditRoutes, configRollbackRoutes, syncRoutes, secureRoutes,
             ingestRoutes, connectionRoutes, importRoutes, deadLetterRoutes, deadLetterReplayRoutes,
         ]
-        let devices = [deviceRoutes, deviceHistoryRoutes, deviceActionRoutes]
+        let devices = [
+            deviceRoutes, deviceHistoryRoutes, deviceActionRoutes, testDeviceRoutes,
+            savedFilterRoutes,
+        ]
         return signInRoutes + issuerRoutes + lookRoutes + overviewRoutes + pushRoutes
             + pushFileRoutes + sendRoutes + devices.flatMap(\.self) + explainRoutes
             + services.flatMap(\.self) + healthRoutes + credentialRoutes + operationRoutes

@@ -9,6 +9,7 @@ extension PushDatabase {
     }
     package var fields: FieldStore { FieldStore(database: database, types: fieldTypes) }
     package var fieldIndexes: FieldIndexStore { FieldIndexStore(database: database) }
+    package var testDevices: TestDeviceStore { TestDeviceStore(database: database) }
     package var hubTemplates: HubTemplateStore { HubTemplateStore(database: database) }
 
     private var fieldTypes: FieldTypeCache { part(FieldTypeCache.init) }

@@ -84,6 +84,7 @@ package final class PushDatabase: Sendable {
     package var appLinks: AppLinkStore { AppLinkStore(database: database) }
     package var configTokens: ConfigTokenStore { ConfigTokenStore(database: database) }
     package var consoleLogins: ConsoleLoginStore { ConsoleLoginStore(database: database) }
+    package var savedFilters: SavedFilterStore { SavedFilterStore(database: database) }
     package var audit: AuditStore { AuditStore(database: database) }
     package var instances: ServiceInstanceStore { ServiceInstanceStore(database: database) }
 

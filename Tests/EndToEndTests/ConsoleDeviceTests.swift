@@ -122,6 +122,25 @@ extension EndToEndTests {
                 )
                 #expect(valid == [wrong])
                 _ = try await fixture.audit(having: "POST /console/:app/devices/restore")
+                // One device is restored from its own page, whenever it became invalid.
+                func restore(_ device: String) async throws -> Int {
+                    let path = "\(fixture.home)/devices/\(device)"
+                    let page = try await sender.get(path).text
+                    #expect(page.contains("\(device)/restore") == (device == old))
+                    return try await sender.post(path + "/restore", ["token": token]).status
+                }
+                #expect(try await restore(muted) == 409)
+                #expect(try await restore(wrong) == 409)
+                #expect(try await restore(old) == 303)
+                #expect(
+                    try await database.query(
+                        """
+                        SELECT object_id FROM installations
+                        WHERE NOT valid AND app = '\(fixture.app.id)'
+                        """
+                    ) == [muted]
+                )
+                _ = try await fixture.audit(having: "POST /console/:app/devices/:id/restore")
             }
         }
     }

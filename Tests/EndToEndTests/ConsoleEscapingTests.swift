@@ -26,7 +26,7 @@ extension EndToEndTests {
                 #expect(written.status == 303)
 
                 try await Self.reportHostileService(fixture)
-                try await Self.storeNames(&admin, fixture, token)
+                try await Self.storeNames(&admin, fixture, token, device: names.device)
                 let uploaded = try await fixture.upload(
                     &admin,
                     "csv",
@@ -119,14 +119,20 @@ extension EndToEndTests {
             ].map { ($0, hostile) }
         )
 
-        /// Stores what people name in the console: a credential.
+        /// Stores what people name in the console: a test device, filters and a credential.
         private static func storeNames(
             _ browser: inout Browser,
             _ fixture: ConsoleFixture,
-            _ token: String
+            _ token: String,
+            device: String
         ) async throws {
             let pem = try SigningKey.generateP256().privateKeyPEM()
+            // A name has at most 80 bytes.
+            let short = String(hostile.suffix(60))
             for (path, fields) in [
+                ("/devices/\(device)/test", ["name": short]),
+                ("/filters", ["page": "pushes", "name": short, "status": hostile, "q": hostile]),
+                ("/filters", ["page": "devices", "name": short, "by": "identity", "q": hostile]),
                 (
                     "/credentials/apns",
                     [

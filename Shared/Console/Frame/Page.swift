@@ -115,6 +115,7 @@ enum Flash: String, Sendable, CaseIterable {
     case published, rolledBack, contentDeleted
     case uploaded, dryRunning, importing, paused, stopped
     case replayed, alreadyReplayed, restored
+    case deviceRestored
     case credentialStored, credentialRemoved
 
     func text(_ t: Words) -> String {
@@ -136,6 +137,7 @@ enum Flash: String, Sendable, CaseIterable {
         case .replayed: t("It is on its topic again. The result comes within seconds.")
         case .restored: t("The devices are valid again. They get the next push.")
         case .alreadyReplayed: t("It is a push already. Nothing was replayed.")
+        case .deviceRestored: t("The device is valid again. It gets the next push.")
         case .credentialStored: t("The credential is stored. Pushes use it from now on.")
         case .credentialRemoved: t("The credential is removed.")
         case .alreadySent: t("This draft was already sent. This is its push.")

@@ -52,7 +52,10 @@ extension ConsoleSurface {
             t("Devices"),
             .devices,
             body: """
-                \(filter.form(visit))<div id="list">\(table.html)\(pager)\(fileLink(filter, visit))</div>
+                \(filter.form(visit))\(try await savedFilters(of: .devices, visit))
+                <div id="list">\(saveFilterForm(.devices, filter.values, visit))\(table.html)\(pager)\
+                \(fileLink(filter, visit))</div>
+                \(try await testDeviceList(visit))
                 """
         )
         if visit.role >= .sender {
@@ -115,7 +118,8 @@ extension ConsoleSurface {
 
     // MARK: One device
 
-    private func device(of visit: Visit) async throws -> Installation {
+    /// Finds the device of the address. A sender may also name it by its `installationId`.
+    func device(of visit: Visit) async throws -> Installation {
         let id = visit.parameter("id")
         let found =
             visit.role >= .sender
@@ -150,6 +154,7 @@ extension ConsoleSurface {
                 \(Part.card(t("Recent pushes"), id: "recent", recent))
                 \(Part.card(t("Device"), Self.facts(of: device, visit)))
                 \(Part.card(t("Fields"), Self.fields(of: device, t)))
+                \(try await testDeviceCard(device, visit))
                 </div>
                 """
         )
@@ -166,7 +171,9 @@ extension ConsoleSurface {
                 """
             if !device.isValid, device.invalidReason != nil {
                 actions += """
-                    <a class="btn" href="\(visit.address("devices", "restore"))">\(t("Restore"))…</a>
+                    <form method="post" \
+                    action="\(visit.address("devices", device.objectID, "restore"))">\
+                    \(visit.formToken)<button class="btn">\(t("Restore"))</button></form>
                     """
             }
         }

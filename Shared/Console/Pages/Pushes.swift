@@ -49,7 +49,11 @@ extension ConsoleSurface {
         var page = Page(
             t("Pushes"),
             .pushes,
-            body: "\(filter.form(visit))<div id=\"list\">\(table.html)\(pager)\(file)</div>"
+            body: """
+                \(filter.form(visit))\(try await savedFilters(of: .pushes, visit))
+                <div id="list">\(saveFilterForm(.pushes, filter.values, visit))\(table.html)\(pager)\
+                \(file)</div>
+                """
         )
         page.actions = sendButton(visit)
         return page

@@ -92,6 +92,7 @@ extension ConsoleSurface {
         // The audit has the push that comes of the draft, not each change of the draft.
         visit.caller.context?.isAudited = true
         switch act {
+        case "test": return try await reviewTest(form, id: id, visit)
         case "review":
             if let problem = problem(in: form, visit) {
                 var page = try await writingPage(form, id: id, visit, problem: problem)
@@ -104,7 +105,7 @@ extension ConsoleSurface {
     }
 
     /// Returns the first invalid field of a draft.
-    private func problem(in form: SendForm, _ visit: Visit) -> SendForm.Problem? {
+    func problem(in form: SendForm, _ visit: Visit) -> SendForm.Problem? {
         do {
             _ = try validated(form, id: PushIdentity.uuidText(randomBytes(16)), visit)
             return nil
@@ -147,7 +148,7 @@ extension ConsoleSurface {
 
     // MARK: Writing
 
-    private func writingPage(
+    func writingPage(
         _ form: SendForm,
         id: String,
         _ visit: Visit,
@@ -182,6 +183,7 @@ extension ConsoleSurface {
                 \(t("Review"))</button>\
                 <button class="btn" name="do" value="count">\(t("Count"))</button>\
                 <button class="btn plain" name="do" value="save">\(t("Save the draft"))</button></p>
+                \(try await testCard(problem, visit))
                 </div></form>
                 """
         )
@@ -300,11 +302,12 @@ extension ConsoleSurface {
                 action="\(visit.address("send", draft.id, "review"))">\(visit.formToken)
                 <input type="hidden" name="draft" value="\(form.digest)">
                 <h2>\(t("Confirm"))</h2>
-                \(confirmation(devices, problem, visit))
+                \(confirmation(devices, problem, backTo: form[SendForm.origin], visit))
                 </form></div>
                 """
         )
-        page.crumbs = [(t("Send a push"), visit.address("send", query: ["draft": draft.id]))]
+        let written = form[SendForm.origin].isEmpty ? draft.id : form[SendForm.origin]
+        page.crumbs = [(t("Send a push"), visit.address("send", query: ["draft": written]))]
         page.lead = HTML(
             text: t(
                 "Nothing is sent yet. The audience is fixed when you send, so the number may differ."
@@ -347,8 +350,15 @@ extension ConsoleSurface {
         return (now.reachableCount ?? now.selected) > Self.unconfirmedDevices
     }
 
-    private func confirmation(_ devices: Int, _ problem: String?, _ visit: Visit) -> HTML {
+    /// Draws the button. A test leads back to `origin`, the draft that it tests.
+    private func confirmation(
+        _ devices: Int,
+        _ problem: String?,
+        backTo origin: String,
+        _ visit: Visit
+    ) -> HTML {
         let t = visit.t
+        let written = origin.isEmpty ? visit.parameter("draft") : origin
         let number = t.count(devices, one: "{count} device", other: "{count} devices")
         let wrong = problem.map { problem -> HTML in
             "<p class=\"error\" role=\"alert\">\(problem)</p>"
@@ -366,7 +376,7 @@ extension ConsoleSurface {
             \(t("Send to {devices}", ["devices": number]))</button>
             <button class="btn" name="do" value="dry-run">\(t("Dry run"))</button>
             <a class="btn plain" href="\(visit.address(
-                "send", query: ["draft": visit.parameter("draft")]))">\(t("Back to the draft"))</a>
+                "send", query: ["draft": written]))">\(t("Back to the draft"))</a>
             <p class="hint">\(t("If you press the button twice, the push is sent once."))</p>
             """
     }

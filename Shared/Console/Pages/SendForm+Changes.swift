@@ -22,6 +22,20 @@ extension SendForm {
         }
     }
 
+    /// Returns a draft of the same message that goes to these installations only, now and without a
+    /// pace. `origin` is the draft that it tests.
+    func test(on installations: [String], of origin: String) -> SendForm {
+        var test = self
+        for name in ["channels", "tags", "identities", "where", "when", "time", "zone", "pace"] {
+            test[name] = ""
+        }
+        test.rows = []
+        test["who"] = Audience.named.rawValue
+        test["installations"] = installations.joined(separator: "\n")
+        test[Self.origin] = origin
+        return test
+    }
+
     private static func index(_ act: String, after prefix: String) -> Int? {
         act.hasPrefix(prefix) ? Int(act.dropFirst(prefix.count)) : nil
     }

@@ -57,8 +57,11 @@ struct SendForm: Sendable {
     private static let fields: Set<String> = [
         "who", "channels", "tags", "installations", "identities", "where", "title", "text", "sound",
         "badge", "collapse", "data", "when", "time", "zone", "expiry", "pace", "environment",
-        "silent",
+        "silent", Self.origin,
     ]
+
+    /// The draft of which this one is a test.
+    static let origin = "origin"
 
     private static func isField(_ name: String) -> Bool {
         if fields.contains(name) { return true }

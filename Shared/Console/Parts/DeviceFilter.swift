@@ -98,6 +98,22 @@ struct DeviceFilter: Sendable {
         return (parts[0], isScalar ? parsed ?? .string(parts[1]) : .string(parts[1]))
     }
 
+    /// The values of the form, to be saved; empty if there is nothing to save.
+    var values: KeyValuePairs<String, String?> {
+        text == nil || kind == .token ? [:] : ["by": kind.rawValue, "q": text]
+    }
+
+    /// Whether a filter may be stored under a name: a token is a device's secret.
+    static func maySave(_ filter: JSONObject) -> Bool {
+        filter["by"]?.string != Kind.token.rawValue
+    }
+
+    /// Whether a stored filter may be shown. An id may be a device's own `installationId`, its secret.
+    static func mayShow(_ filter: JSONObject, to role: Role) -> Bool {
+        let kind = filter["by"]?.string.flatMap(Kind.init(rawValue:)) ?? .id
+        return role >= .sender || kind == .identity || kind == .channel
+    }
+
     func address(_ visit: Visit, after: String?, file: String = "devices") -> Address {
         visit.address(
             file,

@@ -43,6 +43,12 @@ struct PushFilter {
 
     var isEmpty: Bool { state == .any && text == nil && after == nil }
 
+    /// The values of the form, to be saved; empty if there is nothing to save.
+    var values: KeyValuePairs<String, String?> {
+        state == .any && text == nil
+            ? [:] : ["status": state == .any ? nil : state.rawValue, "q": text]
+    }
+
     func address(_ visit: Visit, after: String?, file: String = "pushes") -> Address {
         visit.address(
             file,

@@ -57,4 +57,20 @@ extension InstallationStore {
             if count == 0 { return restored }
         }
     }
+
+    /// Makes one installation valid again that a provider's answer, or silence, made invalid: the same
+    /// act on one installation.
+    ///
+    /// - Returns: Whether it was invalid for such a reason.
+    package func restore(app: String, objectID: String) async throws -> Bool {
+        try await database.execute(
+            """
+            UPDATE installations SET valid = true, invalid_reason = NULL, invalidated_at = NULL,
+                updated_at = date_trunc('milliseconds', now())
+            WHERE app = $1 AND object_id = $2 AND NOT valid AND invalid_reason IS NOT NULL
+                AND invalidated_at IS NOT NULL
+            """,
+            [.text(app), .text(objectID)]
+        ).affectedRows > 0
+    }
 }

@@ -52,5 +52,9 @@ extension MigrationFile {
         ("0044_push_figures", PackageResources._044_push_figures_sql),
         ("0045_service_instances", PackageResources._045_service_instances_sql),
         ("0046_chart_receipts_and_events", PackageResources._046_chart_receipts_and_events_sql),
+        (
+            "0047_test_devices_saved_filters",
+            PackageResources._047_test_devices_saved_filters_sql
+        ),
     ]
 }

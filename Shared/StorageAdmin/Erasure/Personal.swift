@@ -161,6 +161,8 @@ struct Personal: Sendable {
                 order: "1, t.device_id"
             )
         ),
+        // The name that people of the app gave the subject's device in the console.
+        Personal(nil, "test_devices", [ofInstallation]),
         // An export shows the installations that `SubjectSearch.resolve` has found.
         Personal("installations", "installations", ["\(ofApp) AND t.object_id \(isInstallation)"]),
         // Messages that wait for the subject's devices. Once the installations are deleted, all
@@ -194,6 +196,18 @@ struct Personal: Sendable {
                 """
                 \(ofApp) AND EXISTS (SELECT FROM jsonb_each_text(t.form) AS f, unnest(\(names)) AS n
                     WHERE strpos(f.value, n) > 0)
+                """
+            ]
+        ),
+        // Filters of the console's lists that name the subject. An app has at most 100.
+        Personal(
+            nil,
+            "saved_filters",
+            [
+                """
+                \(ofApp) AND EXISTS (SELECT FROM unnest(\(names)) AS n
+                    WHERE strpos(t.name, n) > 0 OR EXISTS (
+                        SELECT FROM jsonb_each_text(t.filter) AS f WHERE strpos(f.value, n) > 0))
                 """
             ]
         ),

@@ -70,6 +70,7 @@ async function pagesOf(page, device, push) {
   await page.fill("#text", "a draft");
   await page.click("button[value=save]");
   const draft = new URL(page.url()).searchParams.get("draft");
+  await named(page, device);
   return [
     "", "/send", `/send?draft=${draft}`, `/send/${draft}/review`, "/pushes", "/pushes?q=none",
     `/pushes/${push}`, "/devices", "/devices?by=channel&q=news", `/devices/${device}`,
@@ -78,9 +79,26 @@ async function pagesOf(page, device, push) {
     "/dead-letters", "/dead-letters?reason=none", "/dead-letters/replay",
     await link(page, "/dead-letters", /dead-letters\/.*\d$/), "/health", "/credentials",
     "/credentials?count=devices", ...await credentialPages(page), "/audit",
+    "/pushes?status=done",
     "/settings", "?range=24h", "?range=7d", `/pushes/${environment.CHARTED_PUSH}`,
     ...await importPages(page), ...await servicePages(page),
   ].filter(Boolean);
+}
+
+/// Gives a device and filters of both lists a name, so that the pages have them.
+async function named(page, device) {
+  await page.goto(`${console_}/${app}/devices/${device}`);
+  await page.fill("#test #name", "Ann’s phone");
+  await page.click("#test button");
+  check("the device has a name", await page.textContent("#flash"), "It is saved.");
+  for (const path of ["/pushes?status=done", "/devices?by=channel&q=news"]) {
+    await page.goto(`${console_}/${app}${path}`);
+    await page.click("#list summary");
+    await page.fill("#list #name", "The usual");
+    await page.click("#list details button");
+    check("the filter has a name", await page.textContent("#flash"), "It is saved.");
+    check("it is a link", await page.getAttribute("main nav .links a", "href"), `/console/${app}${path}`);
+  }
 }
 
 /// The forms of credentials, and the removal of a stored one.
@@ -164,7 +182,7 @@ async function everyPage() {
         const response = await page.goto(`${console_}/${app}${path}`);
         const place = `${path} ${theme} ${language} ${width}`;
         check(place + ": its status", response.status(), 200);
-        if (language === "en") await page.$$eval("main .chart ~ details", (all) => all.forEach((one) => { one.open = true; }));
+        if (language === "en") await page.$$eval("main .chart ~ details, #list > details, main nav ~ details", (all) => all.forEach((one) => { one.open = true; }));
         check(place + ": its language", await page.getAttribute("html", "lang"), language);
         check(place + ": nothing to scroll sideways", await page.evaluate(() =>
           document.documentElement.scrollWidth <= window.innerWidth));
