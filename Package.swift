@@ -440,7 +440,7 @@ let package = Package(
             "ConsoleTests",
             [
                 "Console", "Cryptography", "HTTPServer", "PushCore", "JSON", "Logins", "Apps",
-                "Gateway", "HTTPTransport", "PushStorage", "Storage",
+                "Gateway", "HTTPTransport", "InstallationStorage", "PushStorage", "Storage",
             ]
         ),
         tests(

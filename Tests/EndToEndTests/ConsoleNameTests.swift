@@ -223,5 +223,45 @@ extension EndToEndTests {
                 #expect(left.contains("bob-4711") && !left.contains("ann-4711"))
             }
         }
+
+        @Test("The review warns of placeholders without a value, and of languages without a text")
+        func warnings() async throws {
+            try await ConsoleFixture.run { fixture in
+                _ = try await Self.register(fixture, ["name": "Ann", "localeIdentifier": "en-GB"])
+                for locale in ["de_DE", "fr", "de"] {
+                    _ = try await Self.register(fixture, ["localeIdentifier": .string(locale)])
+                }
+                var sender = try await fixture.operatorBrowser("sender")
+                let token = try await fixture.formToken(&sender, of: fixture.app)
+                let draft = "\(fixture.home)/send/\(UUID().uuidString.lowercased())"
+                func review(_ fields: [String: String]) async throws -> String {
+                    let own = ["token": token, "who": "some", "channels": "news", "do": "review"]
+                    let answer = try await sender.post(draft, own.merging(fields) { $1 })
+                    #expect(answer.status == 303)
+                    return try await sender.get(draft + "/review").text
+                }
+                let first = try await review(["text": "Hi {{name}} of {{cty|home}}"])
+                #expect(
+                    first.contains(
+                        "75.0% of 4 devices have no value for {{name}}: nothing is shown in its place."
+                    )
+                )
+                #expect(first.contains("No device that was looked at has a value for {{cty}}."))
+                #expect(first.contains("50.0% of 4 devices have another one than most: en, fr."))
+                let second = try await review([
+                    "text": "Hi {{name|you}}", "l0": "de", "y0": "Hallo",
+                ])
+                #expect(second.contains("no value for {{name}}: they get “you”."))
+                #expect(
+                    second.contains(
+                        "50.0% of 4 devices have a language without a text of its own: en, fr."
+                    )
+                )
+                let third = try await review([
+                    "text": "Hi", "l0": "de", "y0": "Hallo", "l1": "fr", "y1": "Salut",
+                ])
+                #expect(!third.contains("without a text of its own"))
+            }
+        }
     }
 }

@@ -283,6 +283,7 @@ extension ConsoleSurface {
             form: form,
             push: validated.push,
             count: count,
+            sample: try await sample(of: validated, selectors, visit),
             latest: try await latestPushes(of: visit.app),
             credentials: try await database.credentials.list(app: visit.app),
             t: t

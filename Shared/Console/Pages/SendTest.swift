@@ -2,6 +2,8 @@ import Cryptography
 import Gateway
 import HTTPServer
 import InstallationStorage
+import JSON
+import Outbox
 import PushCore
 import PushStorage
 import Storage
@@ -72,5 +74,26 @@ extension ConsoleSurface {
             <p class="hint">\(t("The test goes to these devices only, and the draft stays."))</p>
             """
         )
+    }
+
+    private static let sampleMilliseconds = 150
+
+    /// Looks at some devices of a push's audience; `nil` if that takes too long.
+    func sample(
+        of push: PushAcceptance.ValidatedPush,
+        _ selectors: PushRequest.Selectors,
+        _ visit: Visit
+    ) async throws -> AudienceSample? {
+        guard let data = push.push.request.data, data["alert"] != nil else { return nil }
+        do {
+            return try await database.installations.sample(
+                app: visit.app,
+                selectors,
+                fields: push.push.request.templateFields,
+                withinMilliseconds: Self.sampleMilliseconds
+            )
+        } catch let error as StorageError where error.isStatementTimeout {
+            return nil
+        }
     }
 }

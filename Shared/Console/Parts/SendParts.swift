@@ -207,6 +207,8 @@ struct ReviewParts {
     let form: SendForm
     let push: NewPush
     let count: AudienceCount
+    /// Some devices of the audience; `nil` if they were not looked at.
+    let sample: AudienceSample?
     /// The latest pushes of the app.
     let latest: [StoredPush]
     let credentials: [StoredCredential]
@@ -227,7 +229,8 @@ struct ReviewParts {
                 Part.note(HTML(text: t("The text begins with “{” and looks like JSON.")), .warn)
             )
         }
-        let sentences = recently + expiring + [changedClocks].compactMap { $0 }
+        let texts = sample.map { SampleWarnings(sample: $0, request: push.request, t: t).sentences }
+        let sentences = (texts ?? []) + recently + expiring + [changedClocks].compactMap { $0 }
         return (notes + sentences.map { Part.note(HTML(text: $0), .warn) }).joined()
     }
 

@@ -1,3 +1,4 @@
+import InstallationStorage
 import JSON
 import Postgres
 import PushCore
@@ -20,11 +21,7 @@ package enum TemplateValues {
     package static func sql(_ fields: String, of row: String) -> String {
         """
         (SELECT json_object_agg(t.field, left(t.value #>> '{}', \(maximumLength)))
-            FROM (SELECT u.field, (jsonb_build_object('objectId', \(row).object_id,
-                    'deviceType', \(row).device_type, 'installationId', \(row).installation_id,
-                    'timeZone', \(row).time_zone, 'vendor', \(row).vendor,
-                    'deviceProfile', \(row).device_profile, 'apnsTopic', \(row).apns_topic)
-                    || \(row).fields) #> string_to_array(u.field, '.') AS value
+            FROM (SELECT u.field, \(TemplateFields.value(of: "u.field", of: row)) AS value
                 FROM unnest(\(fields)) AS u(field)) t
             WHERE jsonb_typeof(t.value) IN ('string', 'number', 'boolean')
                 OR jsonb_typeof(t.value) = 'object' AND t.field LIKE '\\_azure.templates.%')
