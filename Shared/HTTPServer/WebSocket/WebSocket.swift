@@ -10,6 +10,12 @@ package protocol WebSocketHandler: AnyObject, Sendable {
     /// Notes the end of a socket, once. The code is the client's, or the server's if it closed
     /// first, or 1006 without a close frame.
     func closed(_ socket: WebSocket, code: Int)
+    /// Notes that the server stops. By default, the socket closes with 1001.
+    func serverStops(_ socket: WebSocket)
+}
+
+extension WebSocketHandler {
+    package func serverStops(_ socket: WebSocket) { socket.close(1001, "the server stops") }
 }
 
 /// One WebSocket, the driver of its connection after the handshake. It belongs to the connection's loop;
@@ -30,13 +36,14 @@ package final class WebSocket: ProtocolDriver, @unchecked Sendable {
     private var lastInput = ContinuousClock.now
     private var closingSince: ContinuousClock.Instant?
     private var isOpen = true
+    private var isPaused = false
 
     init(_ connection: Connection, _ upgrade: WebSocketUpgrade) {
         self.connection = connection
         remoteAddress = connection.stream.remoteAddress
         subprotocol = upgrade.subprotocol
         limits = upgrade.limits
-        reader = WebSocketReader(maximumMessageBytes: limits.messageBytes)
+        reader = WebSocketReader(maximumMessageBytes: limits.messageBytes, hold: limits.hold)
         handler = upgrade.handler
     }
 
@@ -63,9 +70,24 @@ package final class WebSocket: ProtocolDriver, @unchecked Sendable {
         connection.send(WebSocketFrame.ping().bytes)
     }
 
+    /// Reads nothing more until `resumeReading`; messages that were read already still come.
+    package func pauseReading() {
+        guard isOpen, !isPaused else { return }
+        isPaused = true
+        connection.pauseReading()
+    }
+
+    package func resumeReading() {
+        guard isOpen, isPaused else { return }
+        isPaused = false
+        lastInput = .now
+        connection.resumeReading()
+    }
+
     /// Sends a close frame, and waits a little for the client's.
     package func close(_ code: UInt16, _ reason: String = "") {
         guard isOpen, closingSince == nil else { return }
+        if limits.endsWithoutClose { return finish() }
         closingSince = .now
         connection.server.checkOften(connection)
         connection.send(WebSocketFrame.close(code, reason).bytes)
@@ -80,6 +102,9 @@ package final class WebSocket: ProtocolDriver, @unchecked Sendable {
         connection.finish()
     }
 
+    /// Ends without a close frame, after what was sent.
+    package func finish() { end(sending: []) }
+
     /// Drops the connection.
     package func abort() {
         guard isOpen else { return }
@@ -90,6 +115,7 @@ package final class WebSocket: ProtocolDriver, @unchecked Sendable {
     private func end(_ code: Int) {
         guard isOpen else { return }
         isOpen = false
+        _ = limits.hold?(0)
         let handler = handler
         self.handler = nil
         handler?.closed(self, code: code)
@@ -102,6 +128,8 @@ package final class WebSocket: ProtocolDriver, @unchecked Sendable {
         lastInput = .now
         let output = unsafe reader.receive(bytes)
         for message in output.messages where isOpen { handler?.received(message, on: self) }
+        if !output.messages.isEmpty, reader.isIdle, isOpen { _ = limits.hold?(0) }
+        if output.closeCode != nil, limits.endsWithoutClose { return finish() }
         // A close frame is the last: the handler's answers go before it.
         if !output.bytes.isEmpty, closingSince == nil { connection.send(output.bytes) }
         if output.pings > 0, isOpen { handler?.pinged(self, count: output.pings) }
@@ -125,13 +153,13 @@ package final class WebSocket: ProtocolDriver, @unchecked Sendable {
     func tick(_ now: ContinuousClock.Instant) {
         if let closingSince {
             if now >= closingSince + limits.closing { connection.finish() }
-        } else if now >= lastInput + limits.idle {
-            abort()
+        } else if now >= lastInput + limits.idle, !isPaused {
+            limits.endsWithoutClose ? finish() : abort()
         }
     }
 
     func beginStop() {
-        close(1001, "the server stops")
+        handler?.serverStops(self)
         connection.finish()
     }
 

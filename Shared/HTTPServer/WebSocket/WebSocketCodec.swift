@@ -4,6 +4,8 @@ internal import CWslay
 /// control frames to be sent out. A codec takes 8 KiB, so a socket has one only while a message
 /// arrives.
 ///
+/// wslay would keep each message in two copies, so the bytes are collected here, as they arrive.
+///
 /// A violation of the protocol yields a close frame with its code; nothing is read after it.
 @safe
 final class WebSocketCodec {
@@ -23,8 +25,25 @@ final class WebSocketCodec {
     private var output = Output()
     private var hasHalfCode = false
 
+    private let maximumMessageBytes: Int
+    /// Asks for the memory of the message; false: there is none.
+    private let hold: ((Int) -> Bool)?
+    /// The message that is arriving.
+    private var message: [UInt8] = []
+    private var isWithinControlFrame = false
+    /// The code with which the message is refused.
+    private var refusalCode: UInt16?
+
+    /// The bytes of a message that are not counted, and the steps in which others are.
+    static let holdStep = 64 << 10
+
+    /// - Parameters:
+    ///   - maximumMessageBytes: The limit of a message.
+    ///   - hold: Asks for the memory of a message with so many bytes, in steps; false: there is none.
     /// - Returns: `nil` if there is no memory for it.
-    init?(maximumMessageBytes: Int) {
+    init?(maximumMessageBytes: Int, hold: ((Int) -> Bool)? = nil) {
+        self.maximumMessageBytes = maximumMessageBytes
+        self.hold = hold
         var callbacks = unsafe wslay_event_callbacks(
             recv_callback: { context, buffer, length, _, data in
                 guard let codec = unsafe WebSocketCodec.of(data), let buffer = unsafe buffer else {
@@ -45,8 +64,18 @@ final class WebSocketCodec {
                 return length
             },
             genmask_callback: nil,
-            on_frame_recv_start_callback: nil,
-            on_frame_recv_chunk_callback: nil,
+            on_frame_recv_start_callback: { _, frame, data in
+                guard let codec = unsafe WebSocketCodec.of(data), let frame = unsafe frame else {
+                    return
+                }
+                unsafe codec.began(frame.pointee)
+            },
+            on_frame_recv_chunk_callback: { _, chunk, data in
+                guard let codec = unsafe WebSocketCodec.of(data), let chunk = unsafe chunk else {
+                    return
+                }
+                unsafe codec.collect(chunk.pointee)
+            },
             on_frame_recv_end_callback: nil,
             on_msg_recv_callback: { _, message, data in
                 guard let codec = unsafe WebSocketCodec.of(data), let message = unsafe message
@@ -61,6 +90,7 @@ final class WebSocketCodec {
             return nil
         }
         unsafe wslay_event_config_set_max_recv_msg_length(context, UInt64(maximumMessageBytes))
+        unsafe wslay_event_config_set_no_buffering(context, 1)
     }
 
     deinit { unsafe wslay_event_context_free(context) }
@@ -78,17 +108,41 @@ final class WebSocketCodec {
         return count
     }
 
-    private func received(_ message: wslay_event_on_msg_recv_arg) {
-        let bytes = unsafe Array(UnsafeBufferPointer(start: message.msg, count: message.msg_length))
-        switch UInt32(unsafe message.opcode) {
-        case WSLAY_TEXT_FRAME.rawValue: output.messages.append(.text(bytes))
-        case WSLAY_BINARY_FRAME.rawValue: output.messages.append(.binary(bytes))
+    /// Begins a frame. wslay knows the limit of one frame only; this one is of the whole message.
+    private func began(_ frame: wslay_event_on_frame_recv_start_arg) {
+        isWithinControlFrame = frame.opcode & 0x08 != 0
+        guard !isWithinControlFrame, refusalCode == nil else { return }
+        if frame.payload_length > UInt64(maximumMessageBytes - message.count) {
+            refusalCode = 1009
+        }
+    }
+
+    private func collect(_ chunk: wslay_event_on_frame_recv_chunk_arg) {
+        guard !isWithinControlFrame, refusalCode == nil else { return }
+        let before = message.count / Self.holdStep
+        unsafe message.append(
+            contentsOf: UnsafeBufferPointer(start: chunk.data, count: chunk.data_length)
+        )
+        guard let hold, message.count / Self.holdStep > before, !hold(message.count) else { return }
+        refusalCode = 1013
+    }
+
+    private func received(_ event: wslay_event_on_msg_recv_arg) {
+        guard refusalCode == nil else { return }
+        switch UInt32(unsafe event.opcode) {
+        case WSLAY_TEXT_FRAME.rawValue: output.messages.append(.text(takeMessage()))
+        case WSLAY_BINARY_FRAME.rawValue: output.messages.append(.binary(takeMessage()))
         case WSLAY_PING.rawValue: output.pings += 1
-        case WSLAY_CONNECTION_CLOSE.rawValue where bytes.count == 1: hasHalfCode = true
+        case WSLAY_CONNECTION_CLOSE.rawValue where unsafe event.msg_length == 1: hasHalfCode = true
         case WSLAY_CONNECTION_CLOSE.rawValue:
-            output.closeCode = unsafe message.status_code == 0 ? 1005 : Int(message.status_code)
+            output.closeCode = unsafe event.status_code == 0 ? 1005 : Int(event.status_code)
         default: break
         }
+    }
+
+    private func takeMessage() -> [UInt8] {
+        defer { message = [] }
+        return message
     }
 
     /// Reads some input.
@@ -100,6 +154,10 @@ final class WebSocketCodec {
         unsafe input = bytes
         let isRead = unsafe wslay_event_recv(context) == 0
         unsafe input = UnsafeRawBufferPointer(start: nil, count: 0)
+        if let refusalCode {
+            fail(refusalCode)
+            return output
+        }
         let isWritten = unsafe wslay_event_send(context) == 0
         if !isRead || !isWritten || hasHalfCode {
             // wslay answers a malformed header with a close frame without a code.

@@ -98,6 +98,13 @@ package struct WebSocketLimits: Sendable {
     package var idle = Duration.seconds(400)
     /// How long a client may take to answer a close.
     package var closing = Duration.seconds(5)
+    /// Whether every end is the end of TCP alone, also after a violation of the protocol and at the
+    /// server's stop, for clients that a close code may harm. No close frame is ever sent then.
+    package var endsWithoutClose = false
+    /// Asks for the memory of a message that is arriving; it is called on the loop with the bytes of the
+    /// message so far, if they are many, and with 0 once the handler has it. False: there is none,
+    /// and the socket ends.
+    package var hold: (@Sendable (Int) -> Bool)?
 
     package init() {}
 }

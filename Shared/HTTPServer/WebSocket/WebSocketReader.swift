@@ -6,14 +6,30 @@
 struct WebSocketReader {
     /// The limit of the frames of a message; beyond it the socket is closed with 1008.
     static let maximumFramesPerMessage = 256
+    /// The size of the frames that a client may make of a large message.
+    private static let leastFrameBytes = 4 << 10
 
     private let maximumMessageBytes: Int
-    private var scanner = WebSocketFrameScanner()
+    private let hold: ((Int) -> Bool)?
+    private var scanner: WebSocketFrameScanner
     /// Exists only between the first and the last byte of a message.
     private var codec: WebSocketCodec?
     private var hasEnded = false
 
-    init(maximumMessageBytes: Int) { self.maximumMessageBytes = maximumMessageBytes }
+    /// Makes a reader; the parameters are those of `WebSocketCodec`.
+    init(maximumMessageBytes: Int, hold: ((Int) -> Bool)? = nil) {
+        self.maximumMessageBytes = maximumMessageBytes
+        self.hold = hold
+        scanner = WebSocketFrameScanner(
+            maximumFrames: max(
+                Self.maximumFramesPerMessage,
+                maximumMessageBytes / Self.leastFrameBytes
+            )
+        )
+    }
+
+    /// Whether no message has begun.
+    var isIdle: Bool { codec == nil }
 
     /// Reads the next bytes.
     ///
@@ -37,7 +53,9 @@ struct WebSocketReader {
         _ bytes: UnsafeRawBufferPointer,
         _ output: inout WebSocketCodec.Output
     ) {
-        if codec == nil { codec = WebSocketCodec(maximumMessageBytes: maximumMessageBytes) }
+        if codec == nil {
+            codec = WebSocketCodec(maximumMessageBytes: maximumMessageBytes, hold: hold)
+        }
         guard let codec else { return end(with: 1011, &output) }
         let part = unsafe codec.receive(bytes)
         output.messages += part.messages
@@ -65,6 +83,7 @@ struct WebSocketFrameScanner {
         case violation(UInt16)
     }
 
+    private let maximumFrames: Int
     /// The beginning of a data frame's header, or of a control frame, until it is complete.
     private var begun: [UInt8] = []
     /// The payload bytes of a data frame that have not arrived.
@@ -72,6 +91,10 @@ struct WebSocketFrameScanner {
     private var isWithinMessage = false
     private var frameCount = 0
     private var violation: UInt16?
+
+    init(maximumFrames: Int = WebSocketReader.maximumFramesPerMessage) {
+        self.maximumFrames = maximumFrames
+    }
 
     /// Whether no frame has begun, and no message waits for its next frame.
     var isAtBoundary: Bool { begun.isEmpty && remaining == 0 && !isWithinMessage }
@@ -124,7 +147,7 @@ struct WebSocketFrameScanner {
         frameCount = isWithinMessage ? frameCount + 1 : 1
         isWithinMessage = begun[0] & 0x80 == 0
         begun = []
-        if frameCount > WebSocketReader.maximumFramesPerMessage { violation = 1008 }
+        if frameCount > maximumFrames { violation = 1008 }
     }
 
     private mutating func control(_ bytes: inout UnsafeRawBufferPointer) -> Piece? {
