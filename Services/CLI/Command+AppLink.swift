@@ -6,7 +6,7 @@ import Storage
 extension Command {
     static let appLink = Command(
         "app link <app>",
-        "Link Firebase projects, API keys or identity pools to an app",
+        "Link Firebase projects, API keys, identity pools or Atlas ids to an app",
         options: linkOptions + [json]
     ) { arguments, context in
         let (database, app, links) = try await linking(arguments, context, findingApp: open)
@@ -57,6 +57,7 @@ extension Command {
         .values("--fcm-project", "<id or number>", "a Firebase project, by its id or number"),
         .values("--firebase-api-key", "<key>", "lets clients that carry it fetch remote config"),
         .values("--cognito-identity-pool", "<id>", "an identity pool, whose clients sync here"),
+        .values("--atlas-app", "<id>", "the app's id at Atlas, which its Realm clients carry"),
     ]
 
     private static func links(_ arguments: Arguments, of app: String) throws -> [AppLink] {
@@ -85,12 +86,19 @@ extension Command {
             }
             return AppLink(.cognitoPool, name, app: app)
         }
-        guard !projects.isEmpty || !keys.isEmpty || !pools.isEmpty else {
+        let atlasApps = try arguments.values("--atlas-app").map { name in
+            guard AppLink.isAtlasAppID(name) else {
+                throw ArgumentsError("--atlas-app takes 1 to 128 of a-z, A-Z, 0-9, '_' and '-'")
+            }
+            return AppLink(.atlasApp, name, app: app)
+        }
+        let links = projects + keys + pools + atlasApps
+        guard !links.isEmpty else {
             throw ArgumentsError(
-                "--fcm-project, --firebase-api-key or --cognito-identity-pool is missing"
+                "--fcm-project, --firebase-api-key, --cognito-identity-pool or --atlas-app is missing"
             )
         }
-        return projects + keys + pools
+        return links
     }
 
     /// Whether a key is hard enough to guess, as only its digest is stored.
@@ -117,7 +125,7 @@ extension AppLink {
     /// The part of the link's name that may be shown.
     private var shownName: String {
         switch kind {
-        case .fcmProject, .cognitoPool: name
+        case .fcmProject, .cognitoPool, .atlasApp: name
         case .firebaseAPIKey: String(name.prefix(8))
         }
     }

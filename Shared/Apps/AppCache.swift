@@ -57,6 +57,7 @@ package final class CachedApp: Sendable {
         case .id(let name): name == id
         case .folded, .keyDigest: true
         case .project(let name): name == id || isLinked(.fcmProject, name)
+        case .atlas(let name): name == id || isLinked(.atlasApp, name)
         case .pool(let name): isLinked(.cognitoPool, name)
         }
     }
@@ -85,6 +86,8 @@ package enum AppName: Sendable {
     case folded(String)
     /// The id, or the name of a Firebase project that is linked to the app.
     case project(String)
+    /// The id, or the id of an app of Atlas that is linked to the app.
+    case atlas(String)
     /// An identity pool that is linked to the app.
     case pool(String)
     /// The SHA-256 of an app key, in hexadecimal digits: such a key belongs to one app.
@@ -92,8 +95,8 @@ package enum AppName: Sendable {
 
     package var text: String {
         switch self {
-        case .id(let text), .folded(let text), .project(let text), .pool(let text),
-            .keyDigest(let text):
+        case .id(let text), .folded(let text), .project(let text), .atlas(let text),
+            .pool(let text), .keyDigest(let text):
             text
         }
     }
@@ -103,6 +106,7 @@ package enum AppName: Sendable {
         switch self {
         case .id(let id), .folded(let id): AppID.isWellFormed(id)
         case .project(let name): AppLink.isProjectName(name)
+        case .atlas(let name): AppLink.isAtlasAppID(name) || AppID.isWellFormed(name)
         case .pool(let name): AppLink.isPoolName(name)
         case .keyDigest(let digest): digest.utf8.count == 64
         }
@@ -177,6 +181,7 @@ package actor AppCache {
         case .id(let id): id
         case .folded(let name): "folded " + name
         case .project(let name): "project " + name
+        case .atlas(let name): "atlas " + name
         case .pool(let name): "pool " + name
         case .keyDigest(let digest): "key " + digest
         }
@@ -186,7 +191,7 @@ package actor AppCache {
         guard name.isWellFormed else { return nil }
         switch name {
         case .id(let id): return try await find(id)
-        case .project(let id), .folded(let id):
+        case .project(let id), .atlas(let id), .folded(let id):
             if ids.remembered(Self.key(of: name)) == nil, AppID.isWellFormed(id),
                 let app = try await find(id)
             {
@@ -229,6 +234,8 @@ package actor AppCache {
         case .folded(let name): try await database.apps.id(folding: name)
         case .project(let name):
             try await database.appLinks.apps(.fcmProject, names: [name]).first?.app
+        case .atlas(let name):
+            try await database.appLinks.apps(.atlasApp, names: [name]).first?.app
         case .pool(let name):
             try await database.appLinks.apps(.cognitoPool, names: [name]).first?.app
         case .keyDigest(let digest):

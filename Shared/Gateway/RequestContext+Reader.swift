@@ -1,5 +1,5 @@
 import Apps
-package import PushCore
+import PushCore
 
 /// The app that a caller names, without any proof yet.
 package struct UnverifiedApp: Sendable {
@@ -29,18 +29,6 @@ extension RequestContext {
     /// Finds the app that the request names. The audit has the request from here on.
     package func app(called id: String) async throws -> UnverifiedApp? {
         attempted(try await limits.find(.id(id), from: from))
-    }
-
-    /// Returns the settings of an app, for a request that proves nothing and leaves no audit entry,
-    /// because every device of the app sends it. An unknown app counts as a failure of the address.
-    ///
-    /// - Returns: `nil` if there is no such app.
-    /// - Throws: `Refusal.tooManyRequests`.
-    package func publicSettings(ofApp id: String) async throws -> AppSettings? {
-        try countArrival()
-        if let app = try await limits.find(.id(id), from: from) { return app.settings }
-        do { try limits.fail(from: from) } catch { throw notingRetryAfter(error) }
-        return nil
     }
 
     /// Finds the app for requests that name no app.

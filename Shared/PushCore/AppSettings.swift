@@ -50,11 +50,22 @@ package struct AppSettings: Sendable, Equatable {
     /// `ingest-objects-per-minute`: how many objects of the app's devices one process accepts; 0: no
     /// limit.
     package var maximumIngestObjectsPerMinute = 0
+    /// `realm-sync`: whether Realm's clients may upload their asymmetric objects.
+    package var takesRealmClients = false
+    /// `realm-rescue-until`: until which day, in UTC, devices with tokens of Atlas are let in, though
+    /// nothing can verify these; `nil`: none are.
+    package var realmRescueEnd: String?
     /// `receipts`: whether each push includes its id, as `pushId`. Devices use the id to report
     /// that they received or opened the push.
     package var sendsPushIDs = false
 
     package init() {}
+
+    /// Whether devices with tokens of Atlas are let in.
+    package func rescuesRealmClients(at now: Instant) -> Bool {
+        guard let realmRescueEnd else { return false }
+        return String(now.iso8601.prefix(10)) < realmRescueEnd
+    }
 
     /// Reads the stored settings.
     package init(_ object: JSONObject) {
@@ -107,8 +118,10 @@ package struct AppSettings: Sendable, Equatable {
     /// The setting's name, by which the store of secure payloads finds it.
     package static let secureIDsName = "secure-ids"
     package static let secureUnnamedName = "secure-unnamed"
+    /// The setting's name, by which the store of apps finds those that rescue devices.
+    package static let realmRescueName = "realm-rescue-until"
 
-    /// One setting: a switch, a whole number within bounds, or a choice of words.
+    /// One setting: a switch, a whole number within bounds, a choice of words, or a day.
     private enum Setting: Sendable {
         case toggle(String, @Sendable () -> WritableKeyPath<AppSettings, Bool>)
         case number(
@@ -117,12 +130,13 @@ package struct AppSettings: Sendable, Equatable {
             @Sendable () -> WritableKeyPath<AppSettings, Int>
         )
         case form(String, @Sendable () -> WritableKeyPath<AppSettings, SecureIDForm>)
+        case day(String, @Sendable () -> WritableKeyPath<AppSettings, String?>)
 
         var name: String {
             switch self {
             case .toggle(let name, _): name
             case .number(let name, _, _): name
-            case .form(let name, _): name
+            case .form(let name, _), .day(let name, _): name
             }
         }
 
@@ -132,6 +146,7 @@ package struct AppSettings: Sendable, Equatable {
             case .number(_, let range, _):
                 "a whole number, \(range.lowerBound) to \(range.upperBound)"
             case .form: SecureIDForm.allCases.map(\.rawValue).joined(separator: " or ")
+            case .day: "off, or a day in UTC: 2027-03-31"
             }
         }
 
@@ -147,6 +162,7 @@ package struct AppSettings: Sendable, Equatable {
                 guard let number = Int(text), range.contains(number) else { return nil }
                 return JSONValue(number)
             case .form: return SecureIDForm(rawValue: text).map { .string($0.rawValue) }
+            case .day: return text == "off" || Self.isDay(text) ? .string(text) : nil
             }
         }
 
@@ -162,7 +178,18 @@ package struct AppSettings: Sendable, Equatable {
             case .form(_, let path):
                 guard let form = value.string.flatMap(SecureIDForm.init(rawValue:)) else { return }
                 settings[keyPath: path()] = form
+            case .day(_, let path):
+                guard let day = value.string else { return }
+                settings[keyPath: path()] = Self.isDay(day) ? day : nil
             }
+        }
+
+        /// Whether it is a day of the calendar, as `2027-03-31`.
+        private static func isDay(_ text: String) -> Bool {
+            guard text.utf8.count == 10, let day = Instant(iso8601: text + "T00:00:00.000Z") else {
+                return false
+            }
+            return day.iso8601.hasPrefix(text)
         }
 
         func show(_ settings: AppSettings) -> JSONValue {
@@ -170,6 +197,7 @@ package struct AppSettings: Sendable, Equatable {
             case .toggle(_, let path): .bool(settings[keyPath: path()])
             case .number(_, _, let path): JSONValue(settings[keyPath: path()])
             case .form(_, let path): .string(settings[keyPath: path()].rawValue)
+            case .day(_, let path): .string(settings[keyPath: path()] ?? "off")
             }
         }
     }
@@ -191,5 +219,7 @@ package struct AppSettings: Sendable, Equatable {
         .toggle("sync-unsigned") { \.takesUnsignedSync },
         .number("ingest-objects-per-minute", 0...1_000_000_000) { \.maximumIngestObjectsPerMinute },
         .toggle("receipts") { \.sendsPushIDs },
+        .toggle("realm-sync") { \.takesRealmClients },
+        .day(realmRescueName) { \.realmRescueEnd },
     ]
 }

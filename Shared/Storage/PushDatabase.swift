@@ -88,6 +88,13 @@ package final class PushDatabase: Sendable {
     package var audit: AuditStore { AuditStore(database: database) }
     package var instances: ServiceInstanceStore { ServiceInstanceStore(database: database) }
 
+    /// Returns a key that belongs to the database, and stays when the key ring is rotated.
+    ///
+    /// - Throws: `StorageError` if the database cannot answer and the key is not cached.
+    package func derivedKey(for purpose: String) async throws -> [UInt8] {
+        try await database.erasureKey.derived(for: purpose, in: database)
+    }
+
     var schema: SchemaStore { SchemaStore(database: database) }
 
     /// Runs the connection pools, and watches the schema's version. Ends when its task is cancelled.

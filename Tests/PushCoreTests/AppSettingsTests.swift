@@ -20,7 +20,8 @@ struct AppSettingsTests {
             "delete-days=7", "mpns=off", "connections=off", "requests-per-minute=100",
             "pushes-per-minute=0", "signature-max-age=600", "config-fetches-per-hour=0",
             "secure-unnamed=on", "secure-ids=int31", "sync-unsigned=on",
-            "ingest-objects-per-minute=5000", "receipts=on",
+            "ingest-objects-per-minute=5000", "receipts=on", "realm-sync=on",
+            "realm-rescue-until=2027-03-31",
         ]
         var stored: JSONObject = [:]
         for text in changes {

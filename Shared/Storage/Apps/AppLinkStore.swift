@@ -10,6 +10,8 @@ package enum AppLinkKind: String, Sendable, CaseIterable {
     case firebaseAPIKey = "firebase-api-key"
     /// An identity pool of Amazon Cognito, whose clients sync here.
     case cognitoPool = "cognito-identity-pool"
+    /// The id that the app had at Atlas App Services, which its Realm clients carry.
+    case atlasApp = "atlas-app"
 }
 
 package struct AppLink: Sendable, Equatable {
@@ -25,6 +27,20 @@ package struct AppLink: Sendable, Equatable {
 
     /// Whether it is an identity pool's id, in Cognito's form: `us-east-1:<guid>`.
     package static func isPoolName(_ name: String) -> Bool { SyncID.isWellFormed(name) }
+
+    /// Whether it is an app's id of Atlas, as `tasktracker-abcde`.
+    package static func isAtlasAppID(_ name: String) -> Bool {
+        (1...128).contains(name.utf8.count)
+            && name.utf8.allSatisfy { byte in
+                switch byte {
+                case UInt8(ascii: "a")...UInt8(ascii: "z"),
+                    UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                    UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "_"), UInt8(ascii: "-"):
+                    true
+                default: false
+                }
+            }
+    }
 
     /// Whether it is a Firebase project's id, which may have a domain as its prefix, or its number.
     package static func isProjectName(_ name: String) -> Bool {
@@ -83,6 +99,7 @@ package struct AppLinkStore: Sendable {
             case .fcmProject: "the project \(link.name)"
             case .firebaseAPIKey: "this API key"
             case .cognitoPool: "the identity pool \(link.name)"
+            case .atlasApp: "the Atlas app \(link.name)"
             }
         if let owner = try known.textOrNil("owner") {
             guard owner == link.app else {
@@ -91,7 +108,7 @@ package struct AppLinkStore: Sendable {
             return
         }
         switch link.kind {
-        case .fcmProject:
+        case .fcmProject, .atlasApp:
             guard try !known.boolean("names_other") else {
                 throw StorageError(.conflict, "\(link.name) is the id of another app")
             }

@@ -100,6 +100,17 @@ package struct AppStore: Sendable {
         ).first.map(Self.app)
     }
 
+    /// Whether an app lets in devices with tokens of Atlas today.
+    package func hasRealmRescue() async throws -> Bool {
+        let day = "settings->>'\(AppSettings.realmRescueName)'"
+        return try await database.execute(
+            """
+            SELECT FROM apps WHERE \(day) > to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD')
+                AND \(day) <> 'off' LIMIT 1
+            """
+        ).first != nil
+    }
+
     private static let isUnnamed = """
         settings->'\(AppSettings.secureUnnamedName)' = 'true'::jsonb
         """

@@ -45,9 +45,16 @@ package final class ErasureKey: Sendable {
     /// Reads the key for a caller that cannot continue without it.
     package func required(in database: Database) async throws -> [UInt8] {
         guard let key = try await bytes(in: database) else {
-            throw StorageError(.corrupt, "an erasure needs CARILLON_MASTER_KEYS")
+            throw StorageError(.corrupt, "the database's key needs CARILLON_MASTER_KEYS")
         }
         return key
+    }
+
+    /// Returns a key for something else than erasures, which stays the same as this one does.
+    ///
+    /// - Throws: `StorageError`.
+    package func derived(for purpose: String, in database: Database) async throws -> [UInt8] {
+        hmacSHA256(key: try await required(in: database), Array("carillon \(purpose)".utf8))
     }
 
     private static func sealed(_ key: [UInt8], _ ring: KeyRing) throws(StorageError) -> [UInt8] {

@@ -6,19 +6,22 @@ package import Storage
 
 extension AppStore {
     /// - Throws: `StorageError` of kind `conflict` if another app has the id (in any case) or the
-    ///   app key, or if a project of this name is linked to another app.
+    ///   app key, or if a project, or an app of Atlas, of this name is linked to another app.
     package func create(_ app: StoredApp) async throws {
         do {
             try await database.transaction { transaction in
                 _ = try await transaction.execute(AppLinkStore.lock)
                 let linked = try await transaction.execute(
-                    "SELECT app FROM app_links WHERE kind = $1 AND name = $2",
-                    [.text(AppLinkKind.fcmProject.rawValue), .text(app.id)]
+                    "SELECT app FROM app_links WHERE kind = ANY ($1::text[]) AND name = $2",
+                    [
+                        .textArray([AppLinkKind.fcmProject, .atlasApp].map(\.rawValue)),
+                        .text(app.id),
+                    ]
                 ).first?.text("app")
                 if let linked {
                     throw StorageError(
                         .conflict,
-                        "\(app.id) is the name of a project that is linked to the app \(linked)"
+                        "\(app.id) is another name of the app \(linked)"
                     )
                 }
                 try await Self.insert(app, transaction)
