@@ -223,7 +223,7 @@ struct DeadLetterReplay {
                                 "Basic " + Base64.encode(Array("\(key):".utf8))
                             ),
                         ],
-                        body: deadLetter.batch
+                        body: deadLetter.intakeBody
                     )
                 )
             } catch {
@@ -231,6 +231,10 @@ struct DeadLetterReplay {
             }
             guard answer.status == 200 else {
                 return .failed("\(url)\(route) answers \(answer.status)")
+            }
+            let refused = (try? JSONValue.parse(answer.body))?["refused"]?.array ?? []
+            if let reason = refused.first?["reason"]?.string {
+                return .failed("\(url)\(route) refuses it: \(reason)")
             }
             try await audit(deadLetter, app)
             return .done(

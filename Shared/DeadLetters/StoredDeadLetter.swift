@@ -104,7 +104,9 @@ package struct StoredDeadLetter: Equatable, Sendable {
         }
         if source.hasPrefix(Self.httpMark) {
             let route = String(source.dropFirst(Self.httpMark.count))
-            guard route == "/v1/batch" else { return .none(.unknownRoute(source)) }
+            guard route == Self.segmentRoute || Self.isNativeRoute(route) else {
+                return .none(.unknownRoute(source))
+            }
             guard let app = text("app"), AppID.isWellFormed(app) else {
                 return .none(.noApp)
             }
@@ -115,6 +117,15 @@ package struct StoredDeadLetter: Equatable, Sendable {
             !source.isSame(as: topics.deadLetters)
         else { return .none(.unknownTopic) }
         return .kafka(topic: source)
+    }
+
+    private static let segmentRoute = "/v1/batch"
+    private static let nativeRoute = "/v1/ingest/"
+
+    /// Whether it is the route of one type's objects.
+    private static func isNativeRoute(_ route: String) -> Bool {
+        route.hasPrefix(nativeRoute)
+            && IngestTypeName.isWellFormed(String(route.dropFirst(nativeRoute.count)))
     }
 
     /// Whether its content was too large, and was left out. Old versions wrote no header that says so: their
@@ -152,9 +163,11 @@ package struct StoredDeadLetter: Equatable, Sendable {
         record.headers.filter { !Self.added.contains($0.name) }
     }
 
-    /// The request to intake.
-    package var batch: [UInt8] {
-        Array(#"{"batch":["#.utf8) + (record.value ?? []) + Array("]}".utf8)
+    /// The request to intake: an object of a type, or a batch of one item.
+    package var intakeBody: [UInt8] {
+        let value = record.value ?? []
+        guard source == Self.httpMark + Self.segmentRoute else { return value }
+        return Array(#"{"batch":["#.utf8) + value + Array("]}".utf8)
     }
 
     package var json: JSONObject {

@@ -59,7 +59,7 @@ struct StoredDeadLetterTests {
         let item = #"{"type":"track","userId":"u"}"#
         let letter = letter("http:/v1/batch", item, [("app", "shop")])
         #expect(letter.replayTarget(topics) == .intake(route: "/v1/batch", app: "shop"))
-        #expect(letter.batch == Array(#"{"batch":[{"type":"track","userId":"u"}]}"#.utf8))
+        #expect(letter.intakeBody == Array(#"{"batch":[{"type":"track","userId":"u"}]}"#.utf8))
         #expect(letter.sourcePlace == nil && letter.json["sourcePlace"] == nil)
         for broken in [
             self.letter("http:/v1/batch", item),
