@@ -289,7 +289,7 @@ let package = Package(
             "Ingest",
             [
                 "ServiceShell", "HTTPServer", "Apps", "Gateway", "Outbox", "JSONSchema",
-                "Storage", "IngestStorage", "PushEvents", "Kafka",
+                "Storage", "IngestStorage", "PushEvents", "Kafka", "Logins", "RealmSync",
             ]
         ),
         service(

@@ -14,6 +14,7 @@ enum CommandTable {
             .identitySetSecret, .identityRemoveSecret, .secureList, .secureDelete,
             .syncShow, .connections,
             .ingestTypePut, .ingestTypeList, .ingestTypeShow,
+            .ingestRealmStatus,
             .deadLettersList, .deadLettersShow, .deadLettersReplay,
             .loginSet, .loginList, .loginRemove, .loginCheck,
             .consoleLoginSet, .consoleLoginList, .consoleLoginRemove,

@@ -4,6 +4,7 @@ import HTTPServer
 import IngestStorage
 import JSON
 import Kafka
+import Logins
 import Observability
 import PushEvents
 import ServiceKit
@@ -12,8 +13,8 @@ import ServiceShell
 /// Accepts objects and events from devices, and stores them in Postgres by way of Kafka. Devices
 /// only send: nothing can be read, changed or deleted here.
 ///
-/// Flow: `NativeSurface`, `SegmentSurface`, `CloudEventsSurface`, `AtlasSurface` → `ObjectReader` →
-/// `Intake` → Kafka's `ingest.<Type>` → `IngestSink` → `PushDatabase`.
+/// Flow: `NativeSurface`, `SegmentSurface`, `CloudEventsSurface`, `AtlasSurface`, and `RealmSurface` with
+/// its sockets → `ObjectReader` → `Intake` → Kafka's `ingest.<Type>` → `IngestSink` → `PushDatabase`.
 @main
 struct Ingest: HTTPServiceProgram {
     typealias Own = IngestConfiguration
@@ -45,6 +46,7 @@ struct Ingest: HTTPServiceProgram {
         let loops = try service.loops.map { loop in
             try intake(loop, held: held, heldBodyBytes: heldBodyBytes, quota, service)
         }
+        let realm = SharedRealm(own.realm, loops: loops.count, service.runtime.metrics)
         let keeping = ingestKeeping(
             service.database,
             IngestRetention(keys: own.keyRetention, receipts: own.pushRetention),
@@ -54,8 +56,9 @@ struct Ingest: HTTPServiceProgram {
         let sink = source.map { sinkParts(of: service, $0, loops[0].producer) }
         var contents = HTTPServiceContents(
             openAPI: openAPI,
-            loops: zip(service.loops, loops).map { loopContents($0, $1) },
-            jobs: [keeping] + (sink ?? []),
+            loops: zip(service.loops, loops).map { loopContents($0, $1, realm, service) },
+            jobs: [keeping, realmReport(realm, service.database, in: service.runtime)]
+                + (sink ?? []),
             consumers: source.map { [$0.consumer] } ?? []
         )
         contents.maximumHeldBodyBytes = heldBodyBytes
@@ -93,15 +96,29 @@ struct Ingest: HTTPServiceProgram {
         )
     }
 
-    private static func loopContents(_ own: ServiceLoop, _ intake: Intake) -> LoopContents {
+    private static func loopContents(
+        _ own: ServiceLoop,
+        _ intake: Intake,
+        _ realm: SharedRealm,
+        _ service: HTTPService<Ingest>
+    ) -> LoopContents {
         let (types, producer) = (intake.types, intake.producer)
+        let logins = LoginCache(
+            own.database,
+            JWKSSource(service.configuration.own.jwks, on: own.loop),
+            on: own.loop,
+            log: intake.log,
+            metrics: service.runtime.metrics
+        )
         return LoopContents(
             [
                 NativeSurface(intake: intake), SegmentSurface(intake: intake),
                 CloudEventsSurface(intake: intake), AtlasSurface(intake: intake),
+                realm.surface(intake, logins, own.database),
             ],
             parts: [
                 own.part("types") { await types.run() },
+                ClosurePart("logins-\(own.number)", run: { try await logins.run() }),
                 ClosurePart("producer-\(own.number)", notReady: { producer.notReadyReason() }) {
                     try await producer.run()
                 },

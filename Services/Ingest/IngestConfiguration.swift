@@ -1,3 +1,4 @@
+import Logins
 import PushEvents
 import ServiceShell
 import Settings
@@ -13,8 +14,17 @@ struct IngestConfiguration: OwnConfiguration {
     let pushRetention: Duration
     /// The limit of bytes that requests hold until Kafka has their objects.
     let maximumHeldBytes: Int
+    let jwks: JWKSConfiguration
+    let realm: Realm
 
-    static let variables = Variable.all
+    /// The limits of Realm's clients.
+    struct Realm: Sendable {
+        let maximumHeldBytes: Int
+        let maximumSockets: Int
+        let maximumSocketsOfAddress: Int
+    }
+
+    static let variables = JWKSConfiguration.Variable.all + Variable.all
 
     init(_ reader: ConfigurationReader) throws {
         groupID = try reader.value(of: Variable.groupID)
@@ -22,6 +32,12 @@ struct IngestConfiguration: OwnConfiguration {
         keyRetention = try reader.value(of: Variable.keyRetention)
         pushRetention = try reader.value(of: Variable.pushRetention)
         maximumHeldBytes = try reader.value(of: Variable.maximumHeldBytes)
+        jwks = try JWKSConfiguration(reader)
+        realm = Realm(
+            maximumHeldBytes: try reader.value(of: Variable.realmHeldBytes),
+            maximumSockets: try reader.value(of: Variable.realmSockets),
+            maximumSocketsOfAddress: try reader.value(of: Variable.realmSocketsOfAddress)
+        )
     }
 
     enum Variable {
@@ -68,9 +84,35 @@ struct IngestConfiguration: OwnConfiguration {
                 + " what a short pause of the broker would let through"
         )
 
+        static let realmHeldBytes = Setting<Int>(
+            "INGEST_REALM_MAX_HELD_BYTES",
+            in: (64 << 20)...(1 << 36),
+            unit: .bytes,
+            default: 256 << 20,
+            "maximum bytes of Realm clients' uploads: half for those that arrive or wait, four fifths"
+                + " of it for one app, and half for those that are decoded, which takes 20 bytes for"
+                + " each. One upload, of at most 32 MiB, may exceed it. Beyond it clients wait, or are"
+                + " disconnected and repeat"
+        )
+        static let realmSockets = Setting<Int>(
+            "INGEST_REALM_MAX_SOCKETS",
+            in: 1...1_000_000,
+            default: 50_000,
+            "open WebSockets of Realm clients, four fifths of them for one app; more are refused with"
+                + " 503 and come again. HTTP_MAX_CONNECTIONS counts them, too"
+        )
+        static let realmSocketsOfAddress = Setting<Int>(
+            "INGEST_REALM_MAX_SOCKETS_PER_ADDRESS",
+            in: 0...1_000_000,
+            default: 1000,
+            "open WebSockets of Realm clients from one address, 0: no limit; phones behind one"
+                + " gateway share one"
+        )
+
         static let all: [SettingEntry] = [
             groupID.entry, sink.entry, keyRetention.entry, pushRetention.entry,
-            maximumHeldBytes.entry,
+            maximumHeldBytes.entry, realmHeldBytes.entry, realmSockets.entry,
+            realmSocketsOfAddress.entry,
         ]
     }
 }

@@ -1,21 +1,23 @@
 /// A queue that is fair between owners: they take turns, and the elements of each owner are first
 /// in, first out. Pure.
-struct FairLine<Element> {
+package struct FairLine<Element> {
     private var lines: [String: [Element]] = [:]
     /// The owners with waiting elements, the next first.
     private var owners: [String] = []
 
-    var isEmpty: Bool { owners.isEmpty }
+    package init() {}
 
-    func count(of owner: String) -> Int { lines[owner]?.count ?? 0 }
+    package var isEmpty: Bool { owners.isEmpty }
 
-    mutating func append(_ element: Element, of owner: String) {
+    package func count(of owner: String) -> Int { lines[owner]?.count ?? 0 }
+
+    package mutating func append(_ element: Element, of owner: String) {
         if lines[owner] == nil { owners.append(owner) }
         lines[owner, default: []].append(element)
     }
 
     /// - Returns: `nil` if it is empty.
-    mutating func popFirst() -> Element? {
+    package mutating func popFirst() -> Element? {
         guard let owner = owners.first, var line = lines[owner], !line.isEmpty else { return nil }
         owners.removeFirst()
         let element = line.removeFirst()
@@ -28,7 +30,7 @@ struct FairLine<Element> {
         return element
     }
 
-    mutating func remove(of owner: String, where isIt: (Element) -> Bool) {
+    package mutating func remove(of owner: String, where isIt: (Element) -> Bool) {
         guard var line = lines[owner], let index = line.firstIndex(where: isIt) else { return }
         line.remove(at: index)
         if line.isEmpty {

@@ -51,6 +51,42 @@ package struct Metric: Hashable, Sendable {
         "Bytes that requests hold until they are answered, as INGEST_MAX_HELD_BYTES counts them."
     )
 
+    package static let realmSockets = Metric(
+        "ingest_realm_open_sockets",
+        .gauge,
+        "Open WebSockets of Realm clients."
+    )
+    package static let realmHeldBytes = Metric(
+        "ingest_realm_held_bytes",
+        .gauge,
+        "Bytes of Realm clients' uploads that wait, as INGEST_REALM_MAX_HELD_BYTES counts them."
+    )
+    package static let realmPauses = Metric(
+        "ingest_realm_pauses_total",
+        .counter,
+        "Realm clients that were asked to repeat their uploads later: Kafka, Postgres or a quota."
+    )
+    package static let realmEnds = Metric(
+        "ingest_realm_disconnected_total",
+        .counter,
+        "Realm clients that were disconnected for what they sent, by reason."
+    )
+    package static let realmDropped = Metric(
+        "ingest_realm_objects_dropped_total",
+        .counter,
+        "Objects of two-way or embedded classes, which are acknowledged and not stored."
+    )
+    package static let realmUnreadable = Metric(
+        "ingest_realm_unreadable_transactions_total",
+        .counter,
+        "Transactions of Realm clients that cannot be decoded, and are dead letters."
+    )
+    package static let realmComplaints = Metric(
+        "ingest_realm_complaints_total",
+        .counter,
+        "Errors of this service that Realm clients reported."
+    )
+
     // HTTP server.
     package static let httpRequests = Metric(
         "http_server_requests_total",

@@ -5,6 +5,7 @@ import JSON
 import JSONSchema
 import Observability
 import PushCore
+import RealmSync
 import Storage
 
 /// A type of objects, as intake caches it.
@@ -14,12 +15,15 @@ final class KnownType: Sendable {
     let version: Int
     let schema: ObjectSchema
     let builtIn: BuiltInIngestType?
+    /// The members that it gives to objects of Realm's clients without them.
+    let declaration: RealmDeclaration
 
     init(name: String, version: Int, schema: ObjectSchema, builtIn: BuiltInIngestType?) {
         self.name = name
         self.version = version
         self.schema = schema
         self.builtIn = builtIn
+        declaration = RealmDeclaration(schema: schema.document)
     }
 }
 

@@ -9,6 +9,12 @@ extension Intake {
     /// The source that dead letters of items state; a replay goes through intake again.
     static let source = "http:" + SegmentSurface.batch
 
+    /// The source of dead letters that Realm's clients sent and nobody can read.
+    static let realmSource = "http:" + RealmPath.sync
+
+    /// The source of objects of a type, which the native route takes again.
+    static func source(ofType name: String) -> String { "http:/v1/ingest/" + name }
+
     /// The limit of a dead letter, below the default limit of Kafka's brokers. If no broker
     /// accepted a dead letter, its client would send the batch again for ever.
     private static let maximumLetterBytes = 900_000
@@ -26,22 +32,33 @@ extension Intake {
         _ refused: RefusedObject,
         _ caller: Caller
     ) -> KafkaOutgoing {
+        Self.deadLetter(content, refused, app: caller.appID, source: Self.source, topics)
+    }
+
+    /// Returns the record of an object that is refused, of any surface.
+    static func deadLetter(
+        _ content: [UInt8]?,
+        _ refused: RefusedObject,
+        app: String,
+        source: String,
+        _ topics: KafkaTopics
+    ) -> KafkaOutgoing {
         let value = content ?? []
         let detail =
             refused.pointer.isEmpty ? refused.reason : "\(refused.pointer): \(refused.reason)"
         return KafkaOutgoing(
             .deadLetter(
                 IncomingRecord(
-                    topic: Self.source,
+                    topic: source,
                     partition: 0,
                     offset: 0,
                     key: nil,
                     value: value,
-                    headers: [RecordHeader("app", caller.appID)]
+                    headers: [RecordHeader("app", app)]
                 ),
                 because: DeadLetterReason(.invalidRequest, detail),
                 topics: topics,
-                isContentKept: content != nil && value.count <= Self.maximumLetterBytes
+                isContentKept: content != nil && value.count <= maximumLetterBytes
             )
         )
     }

@@ -56,5 +56,6 @@ extension MigrationFile {
             "0047_test_devices_saved_filters",
             PackageResources._047_test_devices_saved_filters_sql
         ),
+        ("0048_realm_figures", PackageResources._048_realm_figures_sql),
     ]
 }

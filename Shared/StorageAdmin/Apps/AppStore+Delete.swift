@@ -218,6 +218,7 @@ extension AppStore {
             var counts: [String: Int] = [:]
             let tables = [
                 "retired_keys", "credentials", "config_tokens", "app_links", "console_logins",
+                "realm_figures",
             ]
             for table in tables {
                 counts[table] = try await transaction.execute(

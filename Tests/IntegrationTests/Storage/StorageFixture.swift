@@ -53,6 +53,7 @@ struct StorageFixture: Sendable {
     /// Reverts migrations, the last one first, for a test that applies them again.
     func takeBack(from version: Int) async throws {
         let undone: [Int: String] = [
+            48: "drop table realm_figures",
             47: "drop table test_devices, saved_filters",
             46:
                 "alter table push_figures drop column received, drop column opened; drop index audit_events",

@@ -1,0 +1,204 @@
+import EventLoop
+import Gateway
+import HTTPServer
+import Kafka
+import Observability
+import PushCore
+import RealmSync
+
+/// The outcome of some uploads of one socket.
+struct RealmOutcome: Sendable {
+    /// Those that are durable, in their order.
+    var stored: [(RealmUpload.Ticket, [RealmStored])] = []
+    var end: End?
+
+    enum End: Sendable {
+        /// The others cannot be stored now.
+        case unavailable
+        /// The next one cannot be read.
+        case fault(RealmFault)
+        /// The app takes Realm's clients no longer.
+        case closed
+    }
+}
+
+/// The resources with which one loop stores the uploads of Realm's clients.
+struct RealmIntake: Sendable {
+    let intake: Intake
+    let gate: RealmGate
+    let counts: RealmSocketCounts
+    /// The budget for messages that arrive, and uploads that wait; all loops share it.
+    let held: HeldBytes
+    let metrics: RealmMetrics
+    let status: RealmStatus
+
+    /// A transaction is one message, and two large binaries make one of 24 MB.
+    static let limits: RealmLimits = {
+        var limits = RealmLimits()
+        limits.messageBytes = 32 << 20
+        limits.unpackedBytes = 32 << 20
+        limits.sessions = 64
+        return limits
+    }()
+
+    /// The most memory that decoding takes for each byte, with the bytes themselves.
+    private static let costPerByte = 20
+    /// The size up to which uploads are read on the loop itself.
+    private static let shortBytes = 16 << 10
+
+    /// Makes the socket of an accepted client.
+    ///
+    /// - Throws: 503 if there are too many, or no memory for their messages.
+    func socket(
+        _ dialect: RealmDialect,
+        of app: String,
+        from address: String,
+        in apps: KnownApps,
+        agent: String
+    ) throws(HTTPProblem) -> RealmSocket {
+        if intake.isUnderPressure { throw RealmSurface.unavailable("Kafka is unavailable") }
+        guard counts.enter(app, address) else {
+            metrics.refusedSockets.add()
+            throw RealmSurface.unavailable("too many sockets are open")
+        }
+        status.connected(app, agent: agent)
+        return RealmSocket(dialect, of: app, from: address, in: apps, self)
+    }
+
+    /// Stores uploads: each object in its type's topic, each refused one as a dead letter.
+    ///
+    /// - Parameters:
+    ///   - uploads: Of one socket, in their order.
+    ///   - app: The socket's.
+    ///   - apps: The app's settings as they are now.
+    /// - Returns: Once Kafka has them, or cannot take them.
+    func store(
+        _ uploads: [RealmUpload],
+        of app: String,
+        in apps: KnownApps
+    ) async -> RealmOutcome {
+        let bytes = uploads.reduce(0) { $0 + $1.byteCount }
+        await gate.enter(app, bytes * Self.costPerByte)
+        defer { gate.leave(bytes * Self.costPerByte) }
+        var outcome = RealmOutcome()
+        do {
+            guard let caller = try await apps.caller(ofApp: app), caller.settings.takesRealmClients
+            else {
+                outcome.end = .closed
+                return outcome
+            }
+            let reader = RealmReader(
+                uploads,
+                of: app,
+                try await intake.types(of: caller),
+                intake.topics,
+                at: .now()
+            )
+            try await store(reader, of: caller, isLong: bytes > Self.shortBytes, &outcome)
+        } catch {
+            intake.log.info("a Realm client has to repeat", [.error: .string("\(error)")])
+            outcome.end = .unavailable
+        }
+        return outcome
+    }
+
+    private func store(
+        _ reader: RealmReader,
+        of caller: Caller,
+        isLong: Bool,
+        _ outcome: inout RealmOutcome
+    ) async throws {
+        let share = HeldShare(of: intake.held, for: caller.appID, intake.metrics.held)
+        var charge = QuotaCharge(intake.quota, caller)
+        var (reader, next) = (reader, nil as RealmReader.Slice?)
+        while true {
+            (reader, next) = try await read(reader, of: caller.appID, isLong: isLong)
+            guard let slice = next else { return }
+            do {
+                try charge.add(slice.records.count)
+                try share.hold(
+                    HeldBytes.cost(recordBytes: slice.bytes, records: slice.records.count)
+                )
+                try await write(slice)
+            } catch {
+                charge.giveBack()
+                throw error
+            }
+            share.releaseBytes()
+            note(slice, of: caller.appID)
+            outcome.stored += slice.ended
+            if let fault = slice.fault {
+                outcome.end = .fault(fault)
+                return
+            }
+        }
+    }
+
+    private func read(
+        _ reader: RealmReader,
+        of app: String,
+        isLong: Bool
+    ) async throws -> (RealmReader, RealmReader.Slice?) {
+        let read: @Sendable () -> (RealmReader, RealmReader.Slice?) = {
+            var reader = reader
+            let slice = reader.next()
+            return (reader, slice)
+        }
+        return isLong ? try await intake.pool.run(of: app, read) : read()
+    }
+
+    private func write(_ slice: RealmReader.Slice) async throws {
+        guard !slice.records.isEmpty else { return }
+        let failure = try await intake.producer.send(slice.records).lazy.compactMap { $0 }.first
+        guard let failure else { return }
+        intake.metrics.notWritten.add(slice.records.count)
+        throw failure
+    }
+
+    private func note(_ slice: RealmReader.Slice, of app: String) {
+        intake.metrics.accepted.add(slice.objects)
+        for refused in slice.refused { intake.metrics.refused(refused) }
+        metrics.dropped.add(slice.dropped)
+        metrics.unreadable.add(slice.unreadable.count)
+        for reason in slice.unreadable {
+            intake.log.error(
+                "a transaction of a Realm client cannot be read, and is a dead letter",
+                [.app: .string(app), .reason: .string(reason)]
+            )
+        }
+        status.stored(
+            app,
+            objects: slice.objects,
+            refused: slice.refused.count,
+            unreadable: slice.unreadable.count
+        )
+    }
+}
+
+/// The objects that an app is charged for some uploads.
+private struct QuotaCharge {
+    private let quota: ObjectQuota
+    private let app: String
+    private let limit: Int
+    private var charged = 0
+
+    init(_ quota: ObjectQuota, _ caller: Caller) {
+        self.quota = quota
+        app = caller.appID
+        limit = caller.settings.maximumIngestObjectsPerMinute
+    }
+
+    /// - Throws: `IntakeRefusal.overQuota`.
+    mutating func add(_ count: Int) throws(IntakeRefusal) {
+        let wanted = charged + count
+        if let seconds = quota.charge(app, wanted, insteadOf: charged, limit: limit) {
+            throw .overQuota(retryAfterSeconds: seconds)
+        }
+        charged = wanted
+    }
+
+    mutating func giveBack() {
+        _ = quota.charge(app, 0, insteadOf: charged, limit: limit)
+        charged = 0
+    }
+}

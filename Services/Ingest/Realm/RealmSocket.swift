@@ -1,0 +1,206 @@
+import EventLoop
+import Gateway
+import HTTPServer
+import Observability
+import RealmSync
+
+/// One WebSocket of a Realm client: passes its messages to `RealmConnection`, and its uploads to
+/// `RealmIntake`. On its loop.
+///
+/// It ends by the end of TCP only. While its uploads wait, it does not read, so that its client
+/// waits, too.
+final class RealmSocket: WebSocketHandler, @unchecked Sendable {
+    private let app: String
+    private let address: String
+    private let apps: KnownApps
+    private let intake: RealmIntake
+    private var connection: RealmConnection
+    private weak var socket: WebSocket?
+    private var hasOpened = false
+
+    /// The uploads that are received and not stored, in their order.
+    private var queue: [RealmUpload] = []
+    private var queuedBytes = 0
+    /// Those that are being stored.
+    private var storedBytes = 0
+    private var isStoring = false
+    /// The part of the budget that the uploads hold.
+    private let share: HeldShare
+    /// The part that a message holds which is arriving.
+    private let arriving: HeldShare
+
+    private static let maximumQueued = 256 << 10
+    /// The uploads that are stored together.
+    private static let batchBytes = 1 << 20
+    private static let batchCount = 64
+
+    init(
+        _ dialect: RealmDialect,
+        of app: String,
+        from address: String,
+        in apps: KnownApps,
+        _ intake: RealmIntake
+    ) {
+        self.app = app
+        self.address = address
+        self.apps = apps
+        self.intake = intake
+        connection = RealmConnection(dialect, limits: RealmIntake.limits) {
+            UInt64.random(in: .min ... .max)
+        }
+        share = HeldShare(of: intake.held, for: app, intake.metrics.held)
+        arriving = HeldShare(of: intake.held, for: app)
+    }
+
+    /// A client that leaves before its handshake is answered is counted, and never opens a socket.
+    deinit { if !hasOpened { intake.counts.leave(app, address) } }
+
+    var limits: WebSocketLimits {
+        var limits = WebSocketLimits()
+        limits.messageBytes = RealmIntake.limits.messageBytes
+        limits.endsWithoutClose = true
+        let arriving = arriving
+        limits.hold = { count in
+            do throws(IntakeRefusal) {
+                // The array grows in steps, and is copied by each.
+                try arriving.hold(count * 2)
+                return true
+            } catch {
+                return false
+            }
+        }
+        return limits
+    }
+
+    // MARK: Socket
+
+    func opened(_ socket: WebSocket) {
+        self.socket = socket
+        hasOpened = true
+        intake.metrics.sockets.add(1)
+    }
+
+    func closed(_ socket: WebSocket, code: Int) {
+        intake.counts.leave(app, address)
+        intake.metrics.sockets.add(-1)
+        self.socket = nil
+        (queue, queuedBytes) = ([], 0)
+        updateShare()
+    }
+
+    func pinged(_ socket: WebSocket, count: Int) {}
+
+    func serverStops(_ socket: WebSocket) {
+        send(connection.drain())
+        socket.finish()
+    }
+
+    func received(_ message: WebSocketMessage, on socket: WebSocket) {
+        switch message {
+        case .binary(let bytes): send(connection.receive(bytes))
+        case .text:
+            intake.metrics.ended(.unexpected("text"))
+            socket.finish()
+        }
+    }
+
+    private func send(_ output: RealmOutput) {
+        guard let socket else { return }
+        for message in output.messages { socket.send(.binary(message)) }
+        if let complaint = output.complaint { note(complaint) }
+        if let upload = output.upload { add(upload) }
+        if let fault = output.end {
+            intake.metrics.ended(fault)
+            intake.intake.log.info(
+                "a Realm client is disconnected",
+                [.app: .string(app), .reason: .string("\(fault)")]
+            )
+            socket.finish()
+        }
+    }
+
+    private func note(_ complaint: RealmComplaint) {
+        intake.metrics.complaints.add()
+        intake.status.complained(app, code: complaint.code)
+        intake.intake.log.error(
+            "a Realm client reports an error of this server",
+            [.app: .string(app), .status: .integer(Int(complaint.code))]
+        )
+    }
+
+    // MARK: Uploads
+
+    private func add(_ upload: RealmUpload) {
+        queue.append(upload)
+        queuedBytes += upload.byteCount
+        guard updateShare() else {
+            intake.metrics.refusedMemory.add()
+            socket?.finish()
+            return
+        }
+        updateReading()
+        guard !isStoring else { return }
+        isStoring = true
+        Task(executorPreference: intake.intake.loop) { await self.storeAll() }
+    }
+
+    /// - Returns: False if there is no memory for the uploads.
+    @discardableResult
+    private func updateShare() -> Bool {
+        do throws(IntakeRefusal) {
+            try share.hold(queuedBytes + storedBytes)
+            return true
+        } catch {
+            return false
+        }
+    }
+
+    private func updateReading() {
+        let isFull =
+            connection.isFull || queuedBytes + storedBytes > Self.maximumQueued
+            || !queue.isEmpty && intake.held.count * 2 > intake.held.limit
+        if isFull { socket?.pauseReading() } else { socket?.resumeReading() }
+    }
+
+    private func storeAll() async {
+        while socket != nil, !queue.isEmpty {
+            let batch = takeBatch()
+            let outcome = await intake.store(batch, of: app, in: apps)
+            storedBytes = 0
+            updateShare()
+            for (ticket, changesets) in outcome.stored {
+                send(connection.stored(ticket, changesets))
+            }
+            switch outcome.end {
+            case nil: break
+            case .unavailable: pause(batch.dropFirst(outcome.stored.count))
+            case .fault(let fault): send(connection.failed(fault))
+            case .closed: socket?.finish()
+            }
+            updateReading()
+        }
+        isStoring = false
+    }
+
+    private func takeBatch() -> [RealmUpload] {
+        var (count, bytes) = (0, 0)
+        for upload in queue.prefix(Self.batchCount) {
+            guard count == 0 || bytes + upload.byteCount <= Self.batchBytes else { break }
+            count += 1
+            bytes += upload.byteCount
+        }
+        defer { queue.removeFirst(count) }
+        queuedBytes -= bytes
+        storedBytes = bytes
+        return Array(queue.prefix(count))
+    }
+
+    /// Asks the client to come again with these uploads and all that wait.
+    private func pause(_ uploads: ArraySlice<RealmUpload>) {
+        let waiting = queue
+        (queue, queuedBytes) = ([], 0)
+        updateShare()
+        intake.metrics.paused.add()
+        for upload in uploads + waiting { send(connection.unavailable(upload.ticket)) }
+    }
+}
