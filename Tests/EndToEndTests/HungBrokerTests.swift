@@ -9,7 +9,7 @@ extension EndToEndTests {
     @Suite("A broker that hangs", .serialized, .timeLimit(.minutes(2)))
     struct HungBrokerTests {
         /// Runs the body with a mock broker of its own, which only the body stops.
-        private func withBroker(
+        static func withBroker(
             _ body: (ChildProcess, _ settings: [String: String]) async throws -> Void
         ) async throws {
             let prefix = TestEnvironment.unique("e2e-") + "."
@@ -39,7 +39,7 @@ extension EndToEndTests {
 
         @Test("SIGTERM of every service ends with 0 within SHUTDOWN_GRACE, with work in flight")
         func stops() async throws {
-            try await withBroker { broker, settings in
+            try await Self.withBroker { broker, settings in
                 let settings = settings.merging(["SHUTDOWN_GRACE": "12s"]) { $1 }
                 try await Stack.with(settings) { stack in
                     let app = try await stack.makeApp()

@@ -77,6 +77,8 @@ package final class ChildProcess: @unchecked Sendable {
         }
     }
 
+    package var isRunning: Bool { lock.withLock { ended == nil } }
+
     package func lines(of stream: Stream = .output) -> [String] {
         lock.withLock { lines[stream] ?? [] }
     }

@@ -30,6 +30,8 @@ package enum TestEnvironment {
     package static let nodeClients = value("NODE_CLIENTS")
     /// A folder with the jars of EndToEndTests/Java/clients.json, a folder for each client.
     package static let javaClients = value("JAVA_CLIENTS")
+    /// A folder with the jars of the official Realm client and the sources of its driver.
+    package static let realmClient = value("REALM_CLIENT")
     /// The folder of the built programs of EndToEndTests/Go.
     package static let goPrograms = value("CARILLON_GO_PROGRAMS")
     /// The browser's executable.
