@@ -777,6 +777,16 @@ CREATE TABLE retired_keys (
 );
 CREATE INDEX retired_keys_valid_until ON public.retired_keys USING btree (valid_until);
 CREATE UNIQUE INDEX retired_keys_digest ON public.retired_keys USING btree (digest) WHERE (kind = 'app'::text);
+CREATE TABLE saved_filters (
+    app text COLLATE "C" NOT NULL,
+    page text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    filter jsonb NOT NULL,
+    author text NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    PRIMARY KEY (app, page, name),
+    FOREIGN KEY (app) REFERENCES apps(id) ON DELETE CASCADE
+);
 CREATE TABLE secure_keys (
     app text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
@@ -981,6 +991,17 @@ CREATE TABLE sync_windows (
     FOREIGN KEY (dataset) REFERENCES sync_datasets(id) ON DELETE CASCADE
 );
 CREATE INDEX sync_windows_due ON public.sync_windows USING btree (due_at);
+CREATE TABLE test_devices (
+    app text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    installation text COLLATE "C" NOT NULL,
+    author text NOT NULL,
+    created_at timestamp with time zone NOT NULL DEFAULT now(),
+    UNIQUE (app, installation),
+    PRIMARY KEY (app, name),
+    FOREIGN KEY (app) REFERENCES apps(id) ON DELETE CASCADE,
+    FOREIGN KEY (app, installation) REFERENCES installations(app, object_id) ON UPDATE CASCADE ON DELETE CASCADE
+);
 -- VIEW all_deliveries (
 --     day date,
 --     push_id uuid,
