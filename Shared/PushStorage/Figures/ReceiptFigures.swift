@@ -38,9 +38,12 @@ package enum ReceiptFigures {
                     WHERE p.id = CASE WHEN r.target ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
                         THEN r.target::uuid END AND \(isForMany)
                     UNION ALL
-                    SELECT p.id, 1 FROM pushes p
-                    WHERE p.event_id = CASE WHEN starts_with(r.target, 'event/')
-                        THEN substr(r.target, 7) END COLLATE "default" AND \(isForMany)
+                    SELECT p.id, 1 FROM (
+                        -- Without the fence, all pushes of the app may be read.
+                        SELECT id, app, lane, targeted FROM pushes
+                        WHERE event_id = CASE WHEN starts_with(r.target, 'event/')
+                            THEN substr(r.target, 7) END COLLATE "default" OFFSET 0) p
+                    WHERE \(isForMany)
                 ) s
             GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
             ON CONFLICT (app, push_id, minutes, at, provider, replica) DO UPDATE SET
