@@ -7,7 +7,7 @@ import Storage
 extension Command {
     static let ingestRealmStatus = Command(
         "ingest realm status <app>",
-        "Show an app's Realm clients: versions, sockets, objects, and the errors that they report",
+        "Show an app's Realm clients, their objects and the errors they report",
         options: [json]
     ) { arguments, context in
         let (database, app) = try await context.existingApp(arguments)

@@ -37,10 +37,11 @@ final class WebSocketCodec {
     /// The bytes of a message that are not counted, and the steps in which others are.
     static let holdStep = 64 << 10
 
+    /// Makes a codec; `nil` if there is no memory for it.
+    ///
     /// - Parameters:
     ///   - maximumMessageBytes: The limit of a message.
     ///   - hold: Asks for the memory of a message with so many bytes, in steps; false: there is none.
-    /// - Returns: `nil` if there is no memory for it.
     init?(maximumMessageBytes: Int, hold: ((Int) -> Bool)? = nil) {
         self.maximumMessageBytes = maximumMessageBytes
         self.hold = hold

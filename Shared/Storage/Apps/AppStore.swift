@@ -105,7 +105,7 @@ package struct AppStore: Sendable {
         let day = "settings->>'\(AppSettings.realmRescueName)'"
         return try await database.execute(
             """
-            SELECT FROM apps WHERE \(day) > to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD')
+            SELECT id FROM apps WHERE \(day) > to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD')
                 AND \(day) <> 'off' LIMIT 1
             """
         ).first != nil

@@ -765,6 +765,14 @@ CREATE INDEX pushes_planner ON public.pushes USING btree (planner) WHERE (planne
 CREATE INDEX pushes_planning_fair ON public.pushes USING btree (app, lane, created_at) WHERE is_planning;
 CREATE INDEX pushes_release ON public.pushes USING btree (release_at) WHERE is_waiting;
 CREATE UNIQUE INDEX pushes_schedule ON public.pushes USING btree (schedule_id) WHERE (schedule_id IS NOT NULL);
+CREATE TABLE realm_figures (
+    app text COLLATE "C" NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    count bigint NOT NULL,
+    changed_at timestamp with time zone NOT NULL DEFAULT now(),
+    PRIMARY KEY (app, kind, name)
+);
 CREATE TABLE retired_keys (
     app text COLLATE "C" NOT NULL,
     kind text NOT NULL,
