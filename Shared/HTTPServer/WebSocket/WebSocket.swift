@@ -12,10 +12,14 @@ package protocol WebSocketHandler: AnyObject, Sendable {
     func closed(_ socket: WebSocket, code: Int)
     /// Notes that the server stops. By default, the socket closes with 1001.
     func serverStops(_ socket: WebSocket)
+    /// Notes that the client's bytes cannot be read, before a socket ends that ends without a close
+    /// frame. Messages that are sent now go before the end. By default, there are none.
+    func unreadable(_ socket: WebSocket)
 }
 
 extension WebSocketHandler {
     package func serverStops(_ socket: WebSocket) { socket.close(1001, "the server stops") }
+    package func unreadable(_ socket: WebSocket) {}
 }
 
 /// One WebSocket, the driver of its connection after the handshake. It belongs to the connection's loop;
@@ -34,6 +38,8 @@ package final class WebSocket: ProtocolDriver, @unchecked Sendable {
     private var handler: (any WebSocketHandler)?
     private var reader: WebSocketReader
     private var lastInput = ContinuousClock.now
+    /// The beginning of the message that is arriving, and its bytes so far.
+    private var arriving: (since: ContinuousClock.Instant, bytes: Int)?
     private var closingSince: ContinuousClock.Instant?
     private var isOpen = true
     private var isPaused = false
@@ -81,6 +87,7 @@ package final class WebSocket: ProtocolDriver, @unchecked Sendable {
         guard isOpen, isPaused else { return }
         isPaused = false
         lastInput = .now
+        arriving?.since = .now
         connection.resumeReading()
     }
 
@@ -127,9 +134,17 @@ package final class WebSocket: ProtocolDriver, @unchecked Sendable {
     func received(_ bytes: UnsafeRawBufferPointer) {
         lastInput = .now
         let output = unsafe reader.receive(bytes)
+        if reader.isIdle || !output.messages.isEmpty {
+            arriving = nil
+        } else {
+            arriving = (arriving?.since ?? lastInput, (arriving?.bytes ?? 0) + bytes.count)
+        }
         for message in output.messages where isOpen { handler?.received(message, on: self) }
         if !output.messages.isEmpty, reader.isIdle, isOpen { _ = limits.hold?(0) }
-        if output.closeCode != nil, limits.endsWithoutClose { return finish() }
+        if output.closeCode != nil, limits.endsWithoutClose {
+            handler?.unreadable(self)
+            return finish()
+        }
         // A close frame is the last: the handler's answers go before it.
         if !output.bytes.isEmpty, closingSince == nil { connection.send(output.bytes) }
         if output.pings > 0, isOpen { handler?.pinged(self, count: output.pings) }
@@ -153,9 +168,16 @@ package final class WebSocket: ProtocolDriver, @unchecked Sendable {
     func tick(_ now: ContinuousClock.Instant) {
         if let closingSince {
             if now >= closingSince + limits.closing { connection.finish() }
-        } else if now >= lastInput + limits.idle, !isPaused {
+        } else if now >= lastInput + limits.idle || isSlow(now), !isPaused {
             limits.endsWithoutClose ? finish() : abort()
         }
+    }
+
+    /// Whether the message that is arriving holds its memory for too long.
+    private func isSlow(_ now: ContinuousClock.Instant) -> Bool {
+        guard let arriving else { return false }
+        let rate = HTTPBodyReader.minimumBytesPerSecond
+        return now >= arriving.since + limits.messageTime + .seconds(arriving.bytes / rate)
     }
 
     func beginStop() {

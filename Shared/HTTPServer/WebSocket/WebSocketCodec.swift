@@ -35,7 +35,7 @@ final class WebSocketCodec {
     private var refusalCode: UInt16?
 
     /// The bytes of a message that are not counted, and the steps in which others are.
-    static let holdStep = 64 << 10
+    static let holdStep = 4 << 10
 
     /// Makes a codec; `nil` if there is no memory for it.
     ///

@@ -96,6 +96,8 @@ package struct WebSocketLimits: Sendable {
     package var queuedBytes = 256 << 10
     /// How long a client may be silent.
     package var idle = Duration.seconds(400)
+    /// How long a message may arrive, beside a second for each 8 KiB of it.
+    package var messageTime = Duration.seconds(60)
     /// How long a client may take to answer a close.
     package var closing = Duration.seconds(5)
     /// Whether every end is the end of TCP alone, also after a violation of the protocol and at the
