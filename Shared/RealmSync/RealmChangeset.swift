@@ -85,6 +85,7 @@ package struct RealmObject: Sendable {
 /// yield between them.
 package struct RealmObjects: Sendable {
     package let tables: [RealmTable]
+    private let kinds: ExactStringMap<RealmTable.Kind>
     private let strings: [String]
     private let tree: ObjectTree
     private let ids: RealmIDs
@@ -93,10 +94,15 @@ package struct RealmObjects: Sendable {
         strings = reader.strings
         tree = reader.tree
         tables = reader.tables.map { RealmTable(name: reader.strings[Int($0.name)], kind: $0.kind) }
+        kinds = tables.reduce(into: [:]) { $0[$1.name] = $1.kind }
         self.ids = ids
     }
 
     package var count: Int { tree.objects.count }
+
+    /// Returns the kind of a class that this transaction declares. A file's first transactions declare
+    /// its classes, and later ones do not repeat them.
+    package func kind(of className: String) -> RealmTable.Kind? { kinds[className] }
 
     /// - Parameter index: 0..<`count`.
     /// - Returns: `nil` if the transaction erased the object again.

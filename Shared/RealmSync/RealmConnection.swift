@@ -60,31 +60,30 @@ package struct RealmConnection: Sendable {
         return output
     }
 
-    /// Notes that all transactions of an upload are durable.
+    /// Notes that all transactions of some uploads are durable.
     ///
-    /// - Parameters:
-    ///   - ticket: The upload's.
-    ///   - changesets: The outcome of each, in the order of `RealmUpload.changesets`.
-    /// - Returns: The acknowledgement, unless an earlier upload is not durable yet.
+    /// - Parameter outcomes: The tickets of the uploads, with the outcome of each transaction in the
+    ///   order of `RealmUpload.changesets`.
+    /// - Returns: The acknowledgement of those that no earlier upload holds up.
     package mutating func stored(
-        _ ticket: RealmUpload.Ticket,
-        _ changesets: [RealmStored]
+        _ outcomes: [(ticket: RealmUpload.Ticket, changesets: [RealmStored])]
     ) -> RealmOutput {
         var output = RealmOutput()
-        // A session that the client has unbound is a new one when it comes back.
-        guard state == .open, sessions[ticket.session] != nil else { return output }
         let hasLog = dialect.hasLogMessages
-        do throws(RealmFault) {
-            try change(ticket.session) { session, limits throws(RealmFault) in
-                try session.stored(
-                    ticket.number,
-                    changesets,
-                    limits: limits,
-                    hasLog: hasLog
-                )
-            }.send(&output)
-        } catch {
-            end(error, &output)
+        for (number, own) in Dictionary(grouping: outcomes, by: \.ticket.session) {
+            // A session that the client has unbound is a new one when it comes back.
+            guard state == .open, sessions[number] != nil else { continue }
+            do throws(RealmFault) {
+                try change(number) { session, limits throws(RealmFault) in
+                    try session.stored(
+                        own.map { ($0.ticket.number, $0.changesets) },
+                        limits: limits,
+                        hasLog: hasLog
+                    )
+                }.send(&output)
+            } catch {
+                end(error, &output)
+            }
         }
         return output
     }

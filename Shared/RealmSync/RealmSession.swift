@@ -75,62 +75,41 @@ struct RealmSession {
 
     // MARK: Acknowledgement
 
-    /// Notes that an upload is durable, and acknowledges everything before the first one that is
-    /// not.
+    /// Notes that uploads are durable, and acknowledges everything before the first one that is not,
+    /// by few messages, however many transactions these are: a client reads only between its uploads.
     mutating func stored(
-        _ number: UInt64,
-        _ changesets: [RealmStored],
+        _ uploads: [(number: UInt64, changesets: [RealmStored])],
         limits: RealmLimits,
         hasLog: Bool
     ) throws(RealmFault) -> [ServerMessage] {
-        guard case .active(var progress) = state,
-            let place = pending.firstIndex(where: { $0.number == number })
-        else { return [] }
-        pending[place].stored = changesets
-        var messages: [ServerMessage] = []
-        var last: RealmStored?
+        guard case .active(var progress) = state else { return [] }
+        for upload in uploads {
+            guard let place = pending.firstIndex(where: { $0.number == upload.number }) else {
+                continue
+            }
+            pending[place].stored = upload.changesets
+        }
+        var report = StoredReport(after: progress.client, limits)
         while let stored = pending.first?.stored {
             pending.removeFirst()
             for changeset in stored {
-                guard changeset.version > last?.version ?? progress.client,
-                    changeset.serverVersion <= progress.server
-                else { throw .malformed("upload's versions") }
-                if changeset.isUnreadable, hasLog {
-                    let text = "transaction \(changeset.version) cannot be read, and is not stored"
-                    messages.append(.log(session: session, text))
+                guard report.add(changeset), changeset.serverVersion <= progress.server else {
+                    throw .malformed("upload's versions")
                 }
-                guard !changeset.refused.isEmpty else {
-                    last = changeset
-                    continue
-                }
-                last = nil
-                messages += refuse(changeset, &progress, limits)
             }
         }
-        if let last {
-            progress.acknowledge(last.version, serverVersion: last.serverVersion)
-            messages.append(download(progress, .acknowledgement))
-        }
+        guard let last = report.last else { return [] }
+        progress.acknowledge(last.version, serverVersion: last.serverVersion)
         state = .active(progress)
-        return messages
-    }
-
-    /// Reports refused objects, and acknowledges their transaction with those before it. Each report
-    /// has a server version of its own.
-    private func refuse(
-        _ changeset: RealmStored,
-        _ progress: inout SyncProgress,
-        _ limits: RealmLimits
-    ) -> [ServerMessage] {
-        progress.acknowledge(changeset.version, serverVersion: changeset.serverVersion)
-        let named = Array(changeset.refused.prefix(limits.namedRefusals))
-        let refused = ServerError.Refused(
-            objects: named,
-            unnamed: changeset.refused.count - named.count,
-            clientVersion: changeset.version,
-            serverVersion: progress.server
-        )
-        return [
+        var messages: [ServerMessage] = []
+        if hasLog, let text = report.unreadableText {
+            messages.append(.log(session: session, text))
+        }
+        guard let refused = report.refused(serverVersion: progress.server) else {
+            return messages + [download(progress, .acknowledgement)]
+        }
+        // The client reports the objects after the changeset of this server version.
+        return messages + [
             .error(.refused(session: session, refused)), download(progress, .compensation),
         ]
     }
@@ -140,5 +119,60 @@ struct RealmSession {
         _ content: Download.Content
     ) -> ServerMessage {
         .download(session: session, Download(progress: progress, content: content))
+    }
+}
+
+/// The report of durable transactions to their client. Its size is bounded.
+private struct StoredReport {
+    private let limits: RealmLimits
+    private var version: Int64
+    private(set) var last: RealmStored?
+    private var named: [RealmRefusal] = []
+    private var namedBytes = 0
+    private var refusals = 0
+    private var unreadable = 0
+    private var firstUnreadable: Int64 = 0
+
+    init(after version: Int64, _ limits: RealmLimits) {
+        (self.version, self.limits) = (version, limits)
+    }
+
+    /// - Returns: False if its version is not the highest.
+    mutating func add(_ changeset: RealmStored) -> Bool {
+        guard changeset.version > version else { return false }
+        (version, last) = (changeset.version, changeset)
+        if changeset.isUnreadable {
+            if unreadable == 0 { firstUnreadable = changeset.version }
+            unreadable += 1
+        }
+        refusals += changeset.refused.count
+        for refusal in changeset.refused {
+            let bytes = refusal.byteCount
+            guard named.count < limits.namedRefusals,
+                named.isEmpty || namedBytes + bytes <= limits.namedRefusalBytes
+            else { break }
+            named.append(refusal)
+            namedBytes += bytes
+        }
+        return true
+    }
+
+    var unreadableText: String? {
+        switch unreadable {
+        case 0: nil
+        case 1: "transaction \(firstUnreadable) cannot be read, and is not stored"
+        default:
+            "\(unreadable) transactions from \(firstUnreadable) on cannot be read, and are not stored"
+        }
+    }
+
+    func refused(serverVersion: Int64) -> ServerError.Refused? {
+        guard refusals > 0 else { return nil }
+        return ServerError.Refused(
+            objects: named,
+            unnamed: refusals - named.count,
+            clientVersion: version,
+            serverVersion: serverVersion
+        )
     }
 }

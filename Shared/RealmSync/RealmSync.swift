@@ -22,8 +22,9 @@ package struct RealmLimits: Sendable {
     package var pendingUploads = 256
     /// The changesets of one upload.
     package var changesets = 65_536
-    /// The refused objects of one changeset that are named to the client.
+    /// The refused objects that are named to the client at a time.
     package var namedRefusals = 64
+    package var namedRefusalBytes = 16 << 10
 
     package init() {}
 }

@@ -113,13 +113,14 @@ enum ServerError {
     case unavailable(session: Int64)
     /// The whole connection pauses.
     case drain
-    /// Objects of one transaction are not stored. The client reports them to the application.
+    /// Objects are not stored. The client reports them to the application.
     case refused(session: Int64, Refused)
 
     struct Refused {
         let objects: [RealmRefusal]
         /// How many more there are.
         let unnamed: Int
+        /// The last transaction of those with the objects.
         let clientVersion: Int64
         /// That of the DOWNLOAD which follows.
         let serverVersion: Int64
@@ -140,7 +141,7 @@ enum ServerError {
     private var body: JSONObject {
         switch self {
         case .unavailable: Self.body("unavailable", "Transient", pause: 3)
-        case .drain: Self.body("the server stops", "Transient", pause: 2)
+        case .drain: Self.body("try again later", "Transient", pause: 2)
         case .refused(_, let refused):
             Self.refused(Self.body(refused.message, "Warning"), refused)
         }
@@ -194,6 +195,8 @@ package struct RealmRefusal: Equatable, Sendable {
     /// only here.
     let keyText: String
     let reason: String
+
+    var byteCount: Int { className.utf8.count + keyText.utf8.count + reason.utf8.count }
 
     private static let maximumReasonBytes = 512
 

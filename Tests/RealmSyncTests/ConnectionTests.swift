@@ -118,7 +118,7 @@ struct ConnectionTests {
         let head = Array("upload 1 1 0 \(packed.count) 12 2 2\n".utf8)
         let upload = try #require(connection.receive(head + packed).upload)
         #expect(try upload.changesets().isEmpty)
-        #expect(connection.stored(upload.ticket, []).messages.isEmpty)
+        #expect(connection.stored([(upload.ticket, [])]).messages.isEmpty)
     }
 
     @Test("A refused object is named in a compensating write, and its transaction acknowledged")
@@ -131,17 +131,16 @@ struct ConnectionTests {
             let refusal = RealmRefusal(className: "Bad", key: id, reason: "must be \"é\"")
             return RealmStored(changeset, refused: changeset.version == 8 ? [refusal] : [])
         }
-        let messages = connection.stored(upload.ticket, stored).messages.map(text)
-        #expect(messages.count == 3)
+        let messages = connection.stored([(upload.ticket, stored)]).messages.map(text)
+        #expect(messages.count == 2)
         let body =
             #"{"message":"one object was not stored","logURL":"","tryAgain":true,"#
             + #""shouldClientReset":false,"isRecoveryModeDisabled":false,"action":"Warning","#
             + #""rejectedUpdates":[{"table":"Bad","pk":"CgAAAAAAAAAAAAAAAQ==","#
-            + #""reason":"must be \"é\""}],"rejectedClientVersion":8,"#
+            + #""reason":"must be \"é\""}],"rejectedClientVersion":9,"#
             + #""compensatingWriteServerVersion":2}"#
         #expect(messages[0] == "json_error 231 \(body.utf8.count) 1\n" + body)
-        #expect(messages[1] == "download 1 2 8 2 9 8 1 0 2 0 0 12 0\n2 8 0 1 0 0 ")
-        #expect(messages[2] == "download 1 3 9 3 9 9 1 0 2 0 0 0 0\n")
+        #expect(messages[1] == "download 1 2 9 2 9 9 1 0 2 0 0 12 0\n2 9 0 1 0 0 ")
     }
 
     @Test(
@@ -159,7 +158,7 @@ struct ConnectionTests {
         let upload = try connection.upload([2], server: 1)
         let refusal = RealmRefusal(className: "V", key: key, reason: "no")
         let stored = try upload.changesets().map { RealmStored($0, refused: [refusal]) }
-        let messages = connection.stored(upload.ticket, stored).messages.map(text)
+        let messages = connection.stored([(upload.ticket, stored)]).messages.map(text)
         #expect(messages[0].contains(#""pk":"\#(encoded)""#))
     }
 
@@ -176,9 +175,38 @@ struct ConnectionTests {
             )
         }
         let stored = try upload.changesets().map { RealmStored($0, refused: refusals) }
-        let message = try #require(connection.stored(upload.ticket, stored).messages.first)
-        #expect(message.count < 64 * 700)
-        #expect(text(message).contains("1000 objects were not stored; the first 64 are named"))
+        let message = try #require(connection.stored([(upload.ticket, stored)]).messages.first)
+        #expect(message.count < 20_000)
+        #expect(text(message).contains("1000 objects were not stored; the first 31 are named"))
+    }
+
+    @Test("However many transactions of some uploads are refused, their answer is small")
+    func manyRefusedTransactions() throws {
+        var connection = try makeConnection()
+        connection.begin(server: 1)
+        let outcomes = try (0..<20).map { number in
+            let upload = try connection.upload(
+                (0..<200).map { number * 200 + $0 + 2 },
+                server: 1
+            )
+            let stored = try upload.changesets().map { changeset in
+                let key = RealmKey.integer(changeset.version)
+                let refusal = RealmRefusal(className: "V", key: key, reason: "no")
+                let isRefused = changeset.version % 2 == 0
+                return RealmStored(
+                    changeset,
+                    refused: isRefused ? [refusal] : [],
+                    isUnreadable: !isRefused
+                )
+            }
+            return (upload.ticket, stored)
+        }
+        let messages = connection.stored(outcomes).messages.map(text)
+        #expect(messages.count == 3 && messages.reduce(0) { $0 + $1.utf8.count } < 20_000)
+        #expect(messages[0].contains("2000 transactions from 3 on cannot be read"))
+        #expect(messages[1].contains("2000 objects were not stored; the first 64 are named"))
+        #expect(messages[1].contains("\"rejectedClientVersion\":4001,"))
+        #expect(messages[2].hasPrefix("download 1 2 4001 2 "))
     }
 
     @Test("A transaction that cannot be read is acknowledged, and noted in newer clients' logs")
@@ -192,7 +220,7 @@ struct ConnectionTests {
                 _ = try changeset.decode(derivedID: readableID)
             }
             let stored = RealmStored(changeset, refused: [], isUnreadable: true)
-            let messages = connection.stored(upload.ticket, [stored]).messages.map(text)
+            let messages = connection.stored([(upload.ticket, [stored])]).messages.map(text)
             #expect(messages.last == "download 1 2 2 2 9 2 1 0 2 0 0 0 0\n")
             #expect(messages.count == (version < 10 ? 1 : 2))
             if version >= 10 { #expect(messages[0].hasPrefix("log_message 1 ")) }
@@ -343,7 +371,7 @@ struct ConnectionTests {
             connection.begin(server: 1, client: 7)
             let upload = try connection.upload(stated, server: server)
             let stored = try upload.changesets().map { RealmStored($0, refused: []) }
-            let output = connection.stored(upload.ticket, stored)
+            let output = connection.stored([(upload.ticket, stored)])
             #expect(output.end == .malformed("upload's versions") && output.messages.isEmpty)
         }
     }

@@ -163,7 +163,7 @@ extension RealmConnection {
     /// Reports all transactions of an upload as stored.
     mutating func storeAll(_ upload: RealmUpload) throws -> [String] {
         let stored = try upload.changesets().map { RealmStored($0, refused: []) }
-        return self.stored(upload.ticket, stored).messages.map(RealmSyncTests.text)
+        return self.stored([(upload.ticket, stored)]).messages.map(RealmSyncTests.text)
     }
 }
 

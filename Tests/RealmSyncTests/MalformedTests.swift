@@ -139,7 +139,7 @@ struct MalformedTests {
                 }
                 for changeset in changesets { _ = try? changeset.decode(derivedID: readableID) }
                 let outcome = changesets.map { RealmStored($0, refused: []) }
-                stored += connection.stored(upload.ticket, outcome).messages.count
+                stored += connection.stored([(upload.ticket, outcome)]).messages.count
             }
         }
         #expect(stored > 5000)

@@ -174,7 +174,7 @@ struct ModelClientTests {
                     )
                 )
             }
-            take(connection.stored(upload.ticket, stored))
+            take(connection.stored([(upload.ticket, stored)]))
         }
     }
 

@@ -78,7 +78,7 @@ struct VectorTests {
             if turn["dir"] == "server" {
                 if answers.isEmpty, let upload = uploads.popLast() {
                     let stored = try upload.changesets().map { RealmStored($0, refused: []) }
-                    answers = connection.stored(upload.ticket, stored).messages
+                    answers = connection.stored([(upload.ticket, stored)]).messages
                 }
                 let answer = text(try #require(answers.first)).split(separator: " ")
                 let expected = text(message).split(separator: " ")

@@ -9,7 +9,7 @@ import RealmSync
 /// The outcome of some uploads of one socket.
 struct RealmOutcome: Sendable {
     /// Those that are durable, in their order.
-    var stored: [(RealmUpload.Ticket, [RealmStored])] = []
+    var stored: [(ticket: RealmUpload.Ticket, changesets: [RealmStored])] = []
     var end: End?
 
     enum End: Sendable {

@@ -24,7 +24,7 @@ struct RealmReader: Sendable {
         /// Objects of two-way and embedded classes.
         var dropped = 0
         /// The uploads that end in this slice.
-        var ended: [(RealmUpload.Ticket, [RealmStored])] = []
+        var ended: [(ticket: RealmUpload.Ticket, changesets: [RealmStored])] = []
         /// Why the upload after those cannot be read at all.
         var fault: RealmFault?
 
@@ -118,8 +118,7 @@ struct RealmReader: Sendable {
         _ checker: SchemaChecker,
         into slice: inout Slice
     ) {
-        let table = known.tables.last { $0.name.isSame(as: object.className) }
-        switch table?.kind {
+        switch known.kind(of: object.className) {
         case .twoWay, .embedded:
             slice.dropped += 1
             return
@@ -179,7 +178,10 @@ struct RealmReader: Sendable {
                 RealmRefusal(className: object.className, key: object.key, reason: reason)
             )
         }
-        let content = JSONValue.object(object.document).bytes
+        // A replay goes through the native route, which fills nothing.
+        let declared = types[object.className]
+        let filled = declared?.declaration.filled(object.document) ?? object.document
+        let content = JSONValue.object(filled).bytes
         slice.append(
             Intake.deadLetter(
                 content,

@@ -33,6 +33,9 @@ final class RealmSocket: WebSocketHandler, @unchecked Sendable {
     /// The uploads that are stored together.
     private static let batchBytes = 1 << 20
     private static let batchCount = 64
+    /// The bytes of answers beyond which nothing more is stored. A batch's answers are at most some
+    /// 20 KiB for each session.
+    private static let maximumUnread = 64 << 10
 
     init(
         _ dialect: RealmDialect,
@@ -49,7 +52,7 @@ final class RealmSocket: WebSocketHandler, @unchecked Sendable {
             UInt64.random(in: .min ... .max)
         }
         share = HeldShare(of: intake.held, for: app, intake.metrics.held)
-        arriving = HeldShare(of: intake.held, for: app)
+        arriving = HeldShare(of: intake.held, for: app, intake.metrics.held)
     }
 
     /// A client that leaves before its handshake is answered is counted, and never opens a socket.
@@ -59,13 +62,15 @@ final class RealmSocket: WebSocketHandler, @unchecked Sendable {
         var limits = WebSocketLimits()
         limits.messageBytes = RealmIntake.limits.messageBytes
         limits.endsWithoutClose = true
-        let arriving = arriving
+        limits.queuedBytes = 2 << 20
+        let (arriving, refused) = (arriving, intake.metrics.refusedMemory)
         limits.hold = { count in
             do throws(IntakeRefusal) {
                 // The array grows in steps, and is copied by each.
                 try arriving.hold(count * 2)
                 return true
             } catch {
+                refused.add()
                 return false
             }
         }
@@ -95,7 +100,12 @@ final class RealmSocket: WebSocketHandler, @unchecked Sendable {
         socket.finish()
     }
 
+    /// A message is too large, or not a valid frame: the client should not repeat it each second.
+    func unreadable(_ socket: WebSocket) { send(connection.drain()) }
+
     func received(_ message: WebSocketMessage, on socket: WebSocket) {
+        // The message has arrived. What its upload holds is counted by `share`.
+        arriving.releaseBytes()
         switch message {
         case .binary(let bytes): send(connection.receive(bytes))
         case .text:
@@ -168,9 +178,7 @@ final class RealmSocket: WebSocketHandler, @unchecked Sendable {
             let outcome = await intake.store(batch, of: app, in: apps)
             storedBytes = 0
             updateShare()
-            for (ticket, changesets) in outcome.stored {
-                send(connection.stored(ticket, changesets))
-            }
+            send(connection.stored(outcome.stored))
             switch outcome.end {
             case nil: break
             case .unavailable: pause(batch.dropFirst(outcome.stored.count))
@@ -178,8 +186,16 @@ final class RealmSocket: WebSocketHandler, @unchecked Sendable {
             case .closed: socket?.finish()
             }
             updateReading()
+            await answersRead()
         }
         isStoring = false
+    }
+
+    /// Waits for a client that reads its answers slowly.
+    private func answersRead() async {
+        while let socket, socket.queuedBytes > Self.maximumUnread {
+            try? await Task.sleep(for: .milliseconds(20))
+        }
     }
 
     private func takeBatch() -> [RealmUpload] {

@@ -293,12 +293,16 @@ struct RealmSurface: Surface {
         guard let token = request.queryValue("baas_at"),
             let bearer = try await tokens.bearer(of: token, .access)
         else { throw context.refusal() }
-        switch bearer {
-        case .user(let user):
-            guard user.app.isSame(as: app.appID) else { throw context.refusal() }
-        case .rescued(let name):
+        let rescued =
+            switch bearer {
+            case .user(let user) where user.app.isSame(as: app.appID): nil as String?
+            // Of the app that had this id before: the device would stay outside for ever.
+            case .user(let user): user.id
+            case .rescued(let name): name
+            }
+        if let rescued {
             guard app.settings.rescuesRealmClients(at: .now()) else { throw context.refusal() }
-            context.audit(app, as: "realm-rescue", target: name)
+            context.audit(app, as: "realm-rescue", target: rescued)
         }
         return app
     }

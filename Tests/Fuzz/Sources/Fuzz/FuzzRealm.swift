@@ -71,14 +71,12 @@ private func store(_ upload: RealmUpload, in connection: inout RealmConnection) 
     do throws(RealmFault) {
         let changesets = try upload.changesets()
         for changeset in changesets { decodeChangeset(changeset.bytes) }
-        return connection.stored(
-            upload.ticket,
-            changesets.map { changeset in
-                let refusal = RealmRefusal(className: "V", key: .null, reason: "no")
-                let isRefused = changeset.bytes.first == UInt8(ascii: "r")
-                return RealmStored(changeset, refused: isRefused ? [refusal] : [])
-            }
-        )
+        let stored = changesets.map { changeset in
+            let refusal = RealmRefusal(className: "V", key: .null, reason: "no")
+            let isRefused = changeset.bytes.first == UInt8(ascii: "r")
+            return RealmStored(changeset, refused: isRefused ? [refusal] : [])
+        }
+        return connection.stored([(upload.ticket, stored)])
     } catch {
         return connection.failed(error)
     }
