@@ -99,7 +99,7 @@ extension EndToEndTests {
         private static func sealed(_ fixture: ConsoleFixture) async throws -> [String] {
             try await fixture.stack.database.query(
                 """
-                SELECT encode(sealed, 'escape') FROM credentials
+                SELECT replace(encode(sealed, 'escape'), E'\\n', ' ') FROM credentials
                 WHERE app = '\(fixture.app.id)' AND name = '\(topic)'
                 """
             )

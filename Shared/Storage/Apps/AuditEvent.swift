@@ -45,8 +45,8 @@ package struct AuditEvent: Sendable, Equatable {
             case .rollback:
                 ["config rollback", "POST /console/:app/config/:ns/versions/:version/rollback"]
                     + Self.template("POST", "remoteConfig:rollback")
-            case .credential: ["credentials set"]
-            case .removal: ["credentials remove"]
+            case .credential: ["credentials set", "POST /console/:app/credentials/:kind"]
+            case .removal: ["credentials remove", "POST /console/:app/credentials/:kind/remove"]
             case .settings: ["app set", "POST /console/:app/settings"]
             case .key: ["app rotate-key"]
             case .restore: ["installations restore", "POST /console/:app/devices/restore"]

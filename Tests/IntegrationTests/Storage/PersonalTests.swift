@@ -36,6 +36,7 @@ struct PersonalTests {
             ]
         ),
         ("counts, and the ids of pushes to many devices", ["push_figures"]),
+        ("counts by versions of software, sign-ins and codes", ["realm_figures"]),
         ("goes with its dataset, for which it is a window of seconds", ["sync_windows"]),
         ("the fence: digests of erased names under a key", ["erased_names"]),
         ("an erasure's own job, which it deletes when it ends", ["erasure_jobs"]),

@@ -76,7 +76,11 @@ struct CredentialForm {
 
     init(_ kind: Kind, posted form: Form) {
         self.kind = kind
-        for name in Self.shownFields { shown[name] = form.text(name) }
+        for name in Self.shownFields {
+            let text = form.text(name)
+            // A key that was pasted into the wrong field is not shown again, either.
+            shown[name] = text.contains("-----BEGIN") ? "" : text
+        }
         for name in Self.secretFields {
             // Browsers send CRLF for the line ends of a text area.
             secrets[name] = form.text(name).replacing("\r\n", with: "\n")

@@ -16,6 +16,7 @@ CREATE INDEX audit_events ON audit (app, at) WHERE action IN (
     'POST /v1/projects/:project/remoteConfig:rollback',
     'POST /v1/projects/:project/namespaces/firebase/remoteConfig:rollback',
     'POST /v1/projects/:project/namespaces/firebase-server/remoteConfig:rollback',
-    'credentials set', 'credentials remove',
+    'credentials set', 'POST /console/:app/credentials/:kind',
+    'credentials remove', 'POST /console/:app/credentials/:kind/remove',
     'app set', 'POST /console/:app/settings', 'app rotate-key',
     'installations restore', 'POST /console/:app/devices/restore');
