@@ -21,7 +21,7 @@ extension AppStore {
                 if let linked {
                     throw StorageError(
                         .conflict,
-                        "\(app.id) is another name of the app \(linked)"
+                        "\(app.id) is a name that is linked to the app \(linked)"
                     )
                 }
                 try await Self.insert(app, transaction)
