@@ -38,8 +38,9 @@ final class CommandContext: Sendable {
     /// - Throws: `ConfigurationError`.
     func bareDatabase(keys: KeyRing? = nil) throws -> PushDatabase {
         if let database = opened.database { return database }
+        // One for single statements, and two for an import's transactions.
         let database = PushDatabase(
-            try DatabaseConfiguration(reader, connections: 2, applicationName: "carillon"),
+            try DatabaseConfiguration(reader, connections: 3, applicationName: "carillon"),
             keys: keys,
             on: loop
         )

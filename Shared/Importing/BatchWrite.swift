@@ -14,7 +14,8 @@ struct ImportState: Sendable {
 /// The write of one batch. Its transaction runs beside that of the batch before, so that Postgres works
 /// while the next rows are prepared, and commits after it.
 ///
-/// If the transaction before fails, this one ends, too: it may hold locks that the other needs when it
+/// A batch with new fields does not begin before the other has ended. If the transaction before fails,
+/// this one ends, too: it may hold locks that the other needs when it
 /// is repeated.
 final class BatchWrite: Sendable {
     private let first = FirstAttempt()
@@ -39,6 +40,7 @@ final class BatchWrite: Sendable {
         task = Task {
             defer { first.end(nil) }
             let (known, committed) = (KnownState(), KnownState())
+            if prepared.hasNewFields { known.set(try await before.state) }
             _ = try await writer.run(prepared) {
                 first.end(nil)
                 known.set(try await before.state)

@@ -146,8 +146,8 @@ extension EndToEndTests {
                 #expect(
                     try await database.query(
                         """
-                        SELECT runner IS NULL, task, state FROM import_uploads
-                        JOIN imports ON id = import
+                        SELECT u.runner IS NULL, u.task, i.state FROM import_uploads u
+                        JOIN imports i ON i.id = u.import
                         """
                     ) == ["t|run|paused"]
                 )

@@ -95,6 +95,12 @@ package struct InstallationImport: Sendable {
     package struct Batch: Sendable {
         fileprivate var rows: [(row: ImportedInstallation, fields: NewFields)?]
         fileprivate var outcomes: [ImportOutcome]
+
+        /// Whether it would decide the type of a field. Two such batches at a time could wait for each
+        /// other.
+        package var hasNewFields: Bool {
+            rows.contains { $0.map { !$0.fields.fields.isEmpty } ?? false }
+        }
     }
 
     /// Checks the types of fields and the names of templates.
