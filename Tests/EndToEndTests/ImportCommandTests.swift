@@ -181,6 +181,25 @@ extension EndToEndTests {
             }
         }
 
+        @Test("Batches that decide the types of fields never wait for each other in the database")
+        func newFields() async throws {
+            let count = 1500
+            let lines = (0..<count).map { Self.line($0) }.joined(separator: "\n")
+            try await withOperator { carillon in
+                try await carillon.says("migrate")
+                try await carillon.says("app", "create", "shop")
+                let rollbacks = """
+                    SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()
+                    """
+                let before = try await carillon.database.query(rollbacks)
+                try await Self.withFile(lines) { path in
+                    let end = try await carillon.json("import", "leancloud", "shop", path)
+                    #expect(end["imported"]?.integer == count)
+                }
+                #expect(try await carillon.database.query(rollbacks) == before)
+            }
+        }
+
         @Test("A batch that has to be repeated does not change the order of the commits")
         func repeated() async throws {
             let count = 6000
