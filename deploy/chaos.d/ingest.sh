@@ -73,12 +73,18 @@ scenario_ingest() {
             ('x' || right(_id, 8))::bit(32)::int AS n FROM $view) AS o
         WHERE \"deviceId\" <> 'WX' || n % 1000 OR \"windSpeedInMph\" <> n % 100
             OR \"temperatureInFahrenheit\" <> (n % 1000) / 8.0 OR _id <> _object->>'_id'")"
-    promise "none is a dead letter" "$(($(kcat -C -q -b "$KAFKA_BOOTSTRAP_SERVERS" \
-        -t "${KAFKA_TOPIC_PREFIX}push.dead-letters" -o beginning -e | wc -l) == 0))"
+    promise "none is a dead letter" "$(($(dead_letters_of "$app" | wc -l) == 0))"
     say "  records on Kafka: $(kcat -C -q -b "$KAFKA_BOOTSTRAP_SERVERS" -t "${KAFKA_TOPIC_PREFIX}ingest.$type" \
         -o beginning -e -f '%k\n' | wc -l)"
     stop_service "${ingest_pid[intake]}"
     stop_service "${ingest_pid[sink]}"
+}
+
+# dead_letters_of APP: prints the content of each dead letter of an app.
+dead_letters_of() {
+    kcat -C -q -J -b "$KAFKA_BOOTSTRAP_SERVERS" -t "${KAFKA_TOPIC_PREFIX}push.dead-letters" -o beginning -e |
+        jq -r --arg app "$1" 'select(.headers as $all | any(range(0; $all | length; 2);
+            $all[.] == "app" and $all[. + 1] == $app)) | .payload'
 }
 
 ingest_schema() {
