@@ -21,6 +21,7 @@ bench_ingest() {
         windSpeedInMph: {type: "integer"}}, required: ["_id", "deviceId"],
         additionalProperties: false}' >"$stack/sensor.json"
     carillon ingest type put "$app" "$type" --schema "$stack/sensor.json" >"$run_folder/type.log"
+    carillon app set "$app" realm-sync=on >"$run_folder/app-set.log"
     ingest_objects
     ingest_reference
 
@@ -36,7 +37,9 @@ bench_ingest() {
     figure ingest-accepted p99 "the same, p99 of a batch" ms - 0
     take_turns ingest-segment -- ingest_load segment 5 -- true
     figure ingest-segment per_second "Segment batches of 100 items" /s - 0
+    ingest_realm
     stop_service "$pid"
+    realm_sockets
 }
 
 # ingest_objects: makes `rows` objects as lines, and as requests: natively, 100 in each of 200
