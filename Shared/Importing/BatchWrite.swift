@@ -19,11 +19,13 @@ struct ImportState: Sendable {
 /// is repeated.
 final class BatchWrite: Sendable {
     private let first = FirstAttempt()
+    private let locks = FirstAttempt()
     private let task: Task<ImportState, any Error>
 
     /// Ends at once: the state before the first batch.
     init(startingAt state: ImportState) {
         first.end(state)
+        locks.end(nil)
         task = Task { state }
     }
 
@@ -36,14 +38,21 @@ final class BatchWrite: Sendable {
         runner: String,
         report: ImportReport?
     ) {
-        let first = first
+        let (first, locks) = (first, locks)
         task = Task {
-            defer { first.end(nil) }
+            defer {
+                first.end(nil)
+                locks.end(nil)
+            }
             let (known, committed) = (KnownState(), KnownState())
             if prepared.hasNewFields { known.set(try await before.state) }
+            // A device of both batches: this transaction waits for the other, never the other way.
+            _ = await before.locks.state
             _ = try await writer.run(prepared) {
                 first.end(nil)
                 known.set(try await before.state)
+            } locked: {
+                locks.end(nil)
             } progress: { outcomes, transaction in
                 var start = known.state
                 if start == nil { start = await before.first.state }

@@ -145,6 +145,7 @@ package struct InstallationImport: Sendable {
         _ prepared: Batch,
         decided: DecidedFields,
         isDryRun: Bool,
+        locked: @Sendable () -> Void = {},
         _ transaction: PostgresTransaction
     ) async throws -> [ImportOutcome] {
         var outcomes = prepared.outcomes
@@ -160,6 +161,7 @@ package struct InstallationImport: Sendable {
             locksNames: !isDryRun,
             transaction
         )
+        locked()
         var (decided, learned) = (decided, DecidedFields())
         for (index, row) in prepared.rows.enumerated() {
             guard let row, outcomes[index] == .skipped else { continue }
@@ -188,6 +190,7 @@ package struct InstallationImport: Sendable {
     ///   - batch: A prepared batch.
     ///   - isDryRun: Whether nothing is written.
     ///   - repeating: Called before each attempt but the first, without a transaction.
+    ///   - locked: Called in each attempt once the names of all devices are locked.
     ///   - progress: Ends the transaction's work.
     /// - Returns: The outcome of each row, in order.
     /// - Throws: `StorageError`; the errors of `repeating` and `progress`.
@@ -195,6 +198,7 @@ package struct InstallationImport: Sendable {
         _ batch: Batch,
         isDryRun: Bool = false,
         repeating: @escaping @Sendable () async throws -> Void = {},
+        locked: @escaping @Sendable () -> Void = {},
         progress: @escaping @Sendable ([ImportOutcome], PostgresTransaction) async throws -> Void =
             { _, _ in }
     ) async throws -> [ImportOutcome] {
@@ -207,6 +211,7 @@ package struct InstallationImport: Sendable {
                         batch,
                         decided: decided,
                         isDryRun: isDryRun,
+                        locked: locked,
                         transaction
                     )
                     try await progress(outcomes, transaction)
