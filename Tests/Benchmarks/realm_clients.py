@@ -225,10 +225,11 @@ def upload(seconds, count, per):
 def idle(count):
     connections = []
     sign_ins = http.client.HTTPConnection("127.0.0.1", PORT)
-    for _ in range(count):
+    for number in range(count):
         connection = Connection(sign_in(sign_ins))
         connection.begin(1)
-        connections.append([time.monotonic() + PING, connection])
+        # Spread over the interval, as devices are that did not begin together.
+        connections.append([time.monotonic() + PING * number / count, connection])
     print("open", flush=True)
     while True:
         for place in connections:

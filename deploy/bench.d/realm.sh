@@ -56,6 +56,7 @@ realm_sockets() {
     clients=$started
     wait_for "$clients" 300 grep -qs '^open$' "$run_folder/realm-sockets.log" ||
         fail "not all are connected: $(tail -n 5 "$run_folder/realm-sockets.log")"
+    (($(ingest_metric ingest_realm_open_sockets) == count)) || fail "not all sockets are open"
     resident=$((($(resident_bytes "$pid") - resident) / count))
     sleep 5
     cpu="$(tree_cpu "$pid")"
