@@ -40,7 +40,7 @@ package struct RealmFigure: Equatable, Sendable {
 package struct RealmFigureStore: Sendable {
     let database: Database
 
-    /// The most figures of an app: clients choose the names of most.
+    /// The most figures of an app whose names clients choose.
     package static let maximumFigures = 1000
 
     /// Adds counts to the figures of apps.
@@ -82,7 +82,9 @@ package struct RealmFigureStore: Sendable {
             FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
                 AS f(app, kind, name, count)
             JOIN apps ON apps.id = f.app
-            WHERE (SELECT count(*) FROM realm_figures r WHERE r.app = f.app) < \(Self.maximumFigures)
+            WHERE f.kind <> ALL ($5::text[])
+                OR (SELECT count(*) FROM realm_figures r
+                    WHERE r.app = f.app AND r.kind = ANY ($5::text[])) < \(Self.maximumFigures)
                 OR EXISTS (SELECT FROM realm_figures r
                     WHERE r.app = f.app AND r.kind = f.kind AND r.name = f.name)
             ON CONFLICT (app, kind, name) DO UPDATE SET count = \(count), changed_at = now()
@@ -90,6 +92,7 @@ package struct RealmFigureStore: Sendable {
             [
                 .textArray(sorted.map(\.key.app)), .textArray(sorted.map(\.key.kind.rawValue)),
                 .textArray(sorted.map(\.key.name)), .integerArray(sorted.map(\.count)),
+                .textArray([RealmFigure.Kind.client, .core].map(\.rawValue)),
             ]
         )
     }

@@ -160,10 +160,13 @@ struct RealmIntake: Sendable {
         for refused in slice.refused { intake.metrics.refused(refused) }
         metrics.dropped.add(slice.dropped)
         metrics.unreadable.add(slice.unreadable.count)
-        for reason in slice.unreadable {
+        if let reason = slice.unreadable.first {
             intake.log.error(
-                "a transaction of a Realm client cannot be read, and is a dead letter",
-                [.app: .string(app), .reason: .string(reason)]
+                "transactions of a Realm client cannot be read, and are dead letters",
+                [
+                    .app: .string(app), .count: .integer(slice.unreadable.count),
+                    .reason: .string(reason),
+                ]
             )
         }
         status.stored(

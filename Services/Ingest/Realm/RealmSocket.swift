@@ -17,6 +17,7 @@ final class RealmSocket: WebSocketHandler, @unchecked Sendable {
     private var connection: RealmConnection
     private weak var socket: WebSocket?
     private var hasOpened = false
+    private var complaints = 0
 
     /// The uploads that are received and not stored, in their order.
     private var queue: [RealmUpload] = []
@@ -132,6 +133,12 @@ final class RealmSocket: WebSocketHandler, @unchecked Sendable {
     private func note(_ complaint: RealmComplaint) {
         intake.metrics.complaints.add()
         intake.status.complained(app, code: complaint.code)
+        complaints += 1
+        // A session of a real client reports one, and ends.
+        guard complaints <= RealmIntake.limits.sessions else {
+            socket?.finish()
+            return
+        }
         intake.intake.log.error(
             "a Realm client reports an error of this server",
             [.app: .string(app), .status: .integer(Int(complaint.code))]
@@ -145,6 +152,7 @@ final class RealmSocket: WebSocketHandler, @unchecked Sendable {
         queuedBytes += upload.byteCount
         guard updateShare() else {
             intake.metrics.refusedMemory.add()
+            send(connection.drain())
             socket?.finish()
             return
         }
