@@ -332,7 +332,8 @@ let package = Package(
                 "idle_sockets.py", "kafka_producer.c",
                 "import_lines.py", "peak_memory.py", "record.json", "orjson_figures.py", "peers.py",
                 "postgres.sql",
-                "secure_guesses.py", "secure_readers.py", "secure_turns.py", "sync_requests.py",
+                "realm_clients.py", "secure_guesses.py", "secure_readers.py", "secure_turns.py",
+                "sync_requests.py",
             ],
             swiftSettings: settings
         ),
@@ -502,7 +503,7 @@ let package = Package(
                 "Forms", "Go", "Java", "JavaScript", "cognito_client.py", "firebase_client.py",
                 "schemathesis_alone.py",
                 "ingest_client.py", "ingest_hostile.py", "ingest_proxy.py",
-                "rights-ingest.md", "leancloud_client.py", "rights.md",
+                "realm_hostile.py", "rights-ingest.md", "leancloud_client.py", "rights.md",
                 "rights-config.md", "rights-console.md", "rights-secure.md", "secure_client.py",
             ]
         ),

@@ -141,6 +141,8 @@ extension ConsoleSurface {
             ) : push.failures.prefix(20).map { FailureExample(failure: $0, targets: []) }
         let series = try await figures(of: push)
         let live: HTML = push.status.isFinal ? .empty : " data-live=\"2\""
+        // Before planning, nobody knows whether it has devices.
+        let isKnown = push.status.isFinal || push.ledger.targeted > 0
         var page = Page(
             push.headline(t),
             .pushes,
@@ -149,7 +151,7 @@ extension ConsoleSurface {
                 <section class="card" id="ledger"\(live)>
                 <h2>\(t.count(
                     push.ledger.targeted, one: "{count} device", other: "{count} devices"))</h2>
-                \(LedgerPart(ledger: push.ledger, t: t).big)
+                \(isKnown ? LedgerPart(ledger: push.ledger, t: t).big : .empty)
                 \(progress(of: push, t))
                 </section>
                 \(await outcomes(series?.outcomes, of: push, t))

@@ -257,8 +257,8 @@ struct ReviewParts {
             sentences.append(
                 t.count(
                     devices,
-                    one: "Pushes of the last hour went to {count} device, perhaps to these.",
-                    other: "Pushes of the last hour went to {count} devices, perhaps to these."
+                    one: "Pushes of the last hour made {count} delivery, perhaps to these.",
+                    other: "Pushes of the last hour made {count} deliveries, perhaps to these."
                 )
             )
         }

@@ -77,7 +77,12 @@ function renew(element) {
     try {
       const page = await request(location.href, element.id);
       wait = seconds;
-      if (page) return replace(old, page.getElementById(element.id));
+      if (page) {
+        const fresh = page.getElementById(element.id);
+        if (fresh.dataset.live) return replace(old, fresh);
+        // The end changes more than this element, such as the buttons above it.
+        return replace(document.getElementById("main"), page.getElementById("main"));
+      }
       if (!document.getElementById(element.id)) return;
       // The page has become another one, such as the first device's.
       return location.reload();

@@ -120,7 +120,7 @@ async function importPages(page) {
   await page.click("main form button");
   check("the file is stored", await page.textContent("#flash"), "The file is stored. Nothing is imported yet.");
   const job = new URL(page.url()).pathname.split("/").pop();
-  await page.click("button[value=dry-run]");
+  await Promise.all([page.waitForNavigation(), page.click("button[value=dry-run]")]);
   await until("the dry run", async () => {
     await page.reload();
     return await page.$("#dry-run") ?? undefined;
