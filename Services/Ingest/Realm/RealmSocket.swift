@@ -37,6 +37,7 @@ final class RealmSocket: WebSocketHandler, @unchecked Sendable {
     /// The bytes of answers beyond which nothing more is stored. A batch's answers are at most some
     /// 20 KiB for each session.
     private static let maximumUnread = 64 << 10
+    private static let readingTime = Duration.seconds(60)
 
     init(
         _ dialect: RealmDialect,
@@ -199,9 +200,11 @@ final class RealmSocket: WebSocketHandler, @unchecked Sendable {
         isStoring = false
     }
 
-    /// Waits for a client that reads its answers slowly.
+    /// Waits for a client that reads its answers slowly, and drops one that does not read them.
     private func answersRead() async {
+        let end = ContinuousClock.now + Self.readingTime
         while let socket, socket.queuedBytes > Self.maximumUnread {
+            guard .now < end else { return socket.abort() }
             try? await Task.sleep(for: .milliseconds(20))
         }
     }

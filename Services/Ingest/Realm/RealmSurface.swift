@@ -112,10 +112,22 @@ struct RealmSurface: Surface {
         _ request: HTTPServerRequest,
         _ context: RequestContext
     ) async throws -> Caller {
-        let name = request.pathParameters["appId"] ?? ""
-        guard let app = try await context.publicApp(.atlas(name)), app.settings.takesRealmClients
-        else { throw HTTPProblem(status: 404, detail: "there is no app of this id for Realm") }
+        guard let app = try await knownApp(request, context) else {
+            throw HTTPProblem(status: 404, detail: Self.noApp)
+        }
         return app
+    }
+
+    private static let noApp = "there is no app of this id for Realm"
+
+    /// - Returns: `nil` if there is none, or if it does not take Realm's clients.
+    private func knownApp(
+        _ request: HTTPServerRequest,
+        _ context: RequestContext
+    ) async throws -> Caller? {
+        let name = request.pathParameters["appId"] ?? ""
+        let app = try await context.publicApp(.atlas(name))
+        return app?.settings.takesRealmClients == true ? app : nil
     }
 
     private func location(
@@ -287,9 +299,9 @@ struct RealmSurface: Surface {
         _ request: HTTPServerRequest,
         _ context: RequestContext
     ) async throws -> Caller {
-        let name = request.pathParameters["appId"] ?? ""
-        guard let app = try await context.publicApp(.atlas(name)), app.settings.takesRealmClients
-        else { throw Self.unavailable("there is no app of this id for Realm") }
+        guard let app = try await knownApp(request, context) else {
+            throw Self.unavailable(Self.noApp)
+        }
         guard let token = request.queryValue("baas_at"),
             let bearer = try await tokens.bearer(of: token, .access)
         else { throw context.refusal() }
