@@ -46,7 +46,7 @@ struct Ingest: HTTPServiceProgram {
         let loops = try service.loops.map { loop in
             try intake(loop, held: held, heldBodyBytes: heldBodyBytes, quota, service)
         }
-        let realm = SharedRealm(own.realm, loops: loops.count, service.runtime.metrics)
+        let realm = SharedRealm(own.realm, service.runtime.metrics)
         let keeping = ingestKeeping(
             service.database,
             IngestRetention(keys: own.keyRetention, receipts: own.pushRetention),

@@ -34,7 +34,8 @@ package struct RealmChangesetFault: Error, Equatable, Sendable, CustomStringConv
 struct ByteCursor {
     private let bytes: UnsafeRawBufferPointer
     private let count: Int
-    private(set) var position = 0
+    /// 0...the count of bytes.
+    var position = 0
 
     /// The bytes must outlive the cursor.
     init(_ bytes: UnsafeRawBufferPointer) {
@@ -110,6 +111,15 @@ struct ByteCursor {
         let part = unsafe UnsafeRawBufferPointer(rebasing: bytes[position..<position + count])
         position += count
         return unsafe body(part)
+    }
+
+    /// Reads a text of some bytes.
+    ///
+    /// - Returns: `nil` if it is not UTF-8.
+    mutating func text(_ count: Int) throws(RealmChangesetFault) -> String? {
+        try unsafe take(count) { bytes in
+            unsafe String(validating: bytes.bindMemory(to: UInt8.self), as: UTF8.self)
+        }
     }
 
     mutating func skip(_ count: Int) throws(RealmChangesetFault) {

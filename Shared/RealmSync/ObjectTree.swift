@@ -9,42 +9,16 @@ package enum RealmObjectFault: String, Error, Sendable {
     case text = "a string is not valid UTF-8"
     case tooLarge = "the object is too large"
     case tooManyChanges = "the object has too many changes"
-}
-
-/// The primary key of an object, or of a link's target, within its changeset.
-struct InternedKey: Hashable {
-    enum Kind: UInt8 { case null, integer, string, objectID, uuid, global }
-    let kind: Kind
-    /// An integer, the index of a string, or the first 8 bytes of an id.
-    var high: UInt64 = 0
-    var low: UInt64 = 0
-
-    /// Resolves the key by the interned strings of its changeset.
-    func resolved(_ strings: [String]) -> RealmKey {
-        switch kind {
-        case .null: .null
-        case .integer: .integer(Int64(bitPattern: high))
-        case .string: .string(strings[Int(high)])
-        case .objectID: .objectID(high: high, low: UInt32(truncatingIfNeeded: low))
-        case .uuid: .uuid(high: high, low: low)
-        case .global: .global
-        }
-    }
-}
-
-/// One step of a path: the index of an element, or the index of an interned name.
-enum PathStep: Equatable {
-    case element(Int)
-    case member(Int32)
+    case path = "a change of the object leads nowhere"
 }
 
 /// A collection, as an instruction names it.
 enum CollectionKind { case list, object }
 
-/// The objects of one changeset while its instructions are applied.
+/// The values of one object while its changes are applied.
 ///
-/// All values are in one array and refer to each other by their index, so that a change costs no
-/// copy of a path. Memory is proportional to the changeset.
+/// All are in one array and refer to each other by their index, so that a change costs no copy of a
+/// path. Neither their memory nor the time of changes exceeds a bound.
 struct ObjectTree {
     struct Node {
         enum Kind: UInt8 { case scalar, list, object }
@@ -74,112 +48,39 @@ struct ObjectTree {
         static let linearLimit = 16
     }
 
-    struct Object {
-        let table: Int32
-        let key: InternedKey
-        var root: Int32
-        var isErased = false
-        var fault: RealmObjectFault?
-        /// The approximate bytes of everything that was ever set.
-        var weight = 0
-    }
-
-    private struct Reference: Hashable {
-        let table: Int32
-        let key: InternedKey
-    }
+    /// The object itself.
+    static let root: Int32 = 0
 
     /// An object of more bytes cannot be valid, even if much of it was overwritten.
     private static let maximumWeight = 1 << 20
+    private static let maximumMoves = 4 << 20
 
-    private(set) var nodes: [Node] = []
-    private(set) var objects: [Object] = []
-    private var places: [Reference: Int32] = [:]
-    private var last: (reference: Reference, place: Int32)?
-    private let maximumNodes: Int
-    private let maximumObjects: Int
+    private(set) var nodes = [Node(.object)]
+    /// The approximate bytes of everything that was ever set.
+    private var weight = 0
     /// The elements that may still be moved by insertions and removals, which bounds their time.
-    private var moves: Int
+    private var moves = Self.maximumMoves
 
-    init(changesetBytes: Int) {
-        // No change that adds a value has less than 8 bytes, and an object with one field, among
-        // more than a few, has 16.
-        maximumNodes = changesetBytes / 8 + 1024
-        maximumObjects = changesetBytes / 16 + 1024
-        moves = changesetBytes * 64 + (4 << 20)
+    /// Begins the next object, in the memory of the one before.
+    mutating func clear() {
+        nodes.removeAll(keepingCapacity: true)
+        nodes.append(Node(.object))
+        (weight, moves) = (0, Self.maximumMoves)
     }
 
-    // MARK: Objects
-
-    /// Adds an object; a repeat changes nothing.
-    ///
-    /// - Returns: False if there are too many.
-    mutating func create(_ table: Int32, _ key: InternedKey) -> Bool {
-        let reference = Reference(table: table, key: key)
-        if last?.reference == reference || places[reference] != nil { return true }
-        guard objects.count < maximumObjects, let root = add(Node(.object)) else { return false }
-        var object = Object(table: table, key: key, root: root)
-        switch key.kind {
-        case .null: object.fault = .nullKey
-        case .global: object.fault = .globalKey
-        case .integer, .string, .objectID, .uuid: break
-        }
-        places[reference] = Int32(objects.count)
-        last = (reference, Int32(objects.count))
-        objects.append(object)
-        return true
-    }
-
-    mutating func erase(_ table: Int32, _ key: InternedKey) {
-        guard let place = find(table, key) else { return }
-        objects[place].isErased = true
-        places[Reference(table: table, key: key)] = nil
-        last = nil
-    }
-
-    /// - Returns: The place of an object that this changeset created; `nil` if it did not.
-    mutating func find(_ table: Int32, _ key: InternedKey) -> Int? {
-        let reference = Reference(table: table, key: key)
-        if let last, last.reference == reference { return Int(last.place) }
-        guard let place = places[reference] else { return nil }
-        last = (reference, place)
-        return Int(place)
-    }
-
-    /// Whether changes of the object are applied: those of a refused one are not.
-    func accepts(_ object: Int) -> Bool { objects[object].fault == nil }
-
-    mutating func refuse(_ object: Int, _ fault: RealmObjectFault) {
-        guard objects[object].fault == nil else { return }
-        objects[object].fault = fault
-        nodes[Int(objects[object].root)] = Node(.object)
-    }
-
-    /// Charges the bytes of a value to an object, and refuses the object if there are too many.
-    mutating func charge(_ object: Int, _ bytes: Int) -> Bool {
-        objects[object].weight += min(bytes, Self.maximumWeight)
-        guard objects[object].weight <= Self.maximumWeight else {
-            refuse(object, .tooLarge)
-            return false
-        }
-        return true
+    /// Charges the bytes of a value.
+    mutating func charge(_ bytes: Int) throws(RealmObjectFault) {
+        weight += min(bytes, Self.maximumWeight)
+        guard weight <= Self.maximumWeight else { throw .tooLarge }
     }
 
     /// Charges elements that are moved in memory, or compared.
-    mutating func charge(_ object: Int, moves count: Int) -> Bool {
+    mutating func charge(moves count: Int) throws(RealmObjectFault) {
         moves -= count
-        guard moves >= 0 else {
-            refuse(object, .tooManyChanges)
-            return false
-        }
-        return true
+        guard moves >= 0 else { throw .tooManyChanges }
     }
 
-    // MARK: Values
-
-    /// - Returns: `nil` if there are too many.
-    mutating func add(_ node: Node) -> Int32? {
-        guard nodes.count < maximumNodes, nodes.count < Int(Int32.max) else { return nil }
+    mutating func add(_ node: Node) -> Int32 {
         nodes.append(node)
         return Int32(nodes.count - 1)
     }
@@ -225,8 +126,17 @@ struct ObjectTree {
         return nodes[place].places[name].map(Int.init)
     }
 
-    /// Sets a member of an object.
-    mutating func set(_ node: Int32, member name: Int32, to child: Int32) {
+    /// Sets a child. An element must be there already.
+    mutating func set(_ node: Int32, _ step: PathStep, to child: Int32) throws(RealmObjectFault) {
+        switch step {
+        case .member(let name): set(node, member: name, to: child)
+        case .element(let index):
+            guard index < count(node) else { throw .path }
+            nodes[Int(node)].children[index] = child
+        }
+    }
+
+    private mutating func set(_ node: Int32, member name: Int32, to child: Int32) {
         if let place = place(of: name, in: node) {
             nodes[Int(node)].children[place] = child
             return
@@ -249,10 +159,6 @@ struct ObjectTree {
         guard let place = place(of: name, in: node) else { return }
         nodes[Int(node)].names[place] = -1
         nodes[Int(node)].places[name] = nil
-    }
-
-    mutating func set(_ node: Int32, element index: Int, to child: Int32) {
-        nodes[Int(node)].children[index] = child
     }
 
     mutating func insert(_ node: Int32, element index: Int, _ child: Int32) {

@@ -8,6 +8,7 @@ any end has a close frame, or if an honest client is not served afterwards. Prin
 
 import json
 import os
+import select
 import socket
 import struct
 import sys
@@ -177,4 +178,27 @@ client.say(upload(b"7 0 0 0 3 \xff\xff\xff"), b"mark 1 3\n")
 got = [client.next()[1].split(b" ", 1)[0] for _ in range(3)]
 assert sorted(got) == [b"download", b"log_message", b"mark"], got
 cases += 1
-print(cases)
+
+# Two of the largest transactions at once, each of a million objects that it erases again. Another
+# client's are stored meanwhile.
+large = b"\x3f\x00\x01V" + b"".join(
+    b"\x02\x00\x0a" + key + b"\x03\x00\x0a" + key
+    for key in (number.to_bytes(12, "big") for number in range(1_050_000))
+)
+large = b"7 0 0 0 %d " % len(large) + large
+plain = len(large)
+large = upload(zlib.compress(large, 1), plain, True)
+slow, honest = [ready(), ready()], ready()
+for client in slow:
+    client.say(large)
+small = 0
+while not any(select.select([client.socket for client in slow], [], [], 0)):
+    small += 1
+    honest.say(upload(b"%d 0 0 0 0 " % small))
+    assert honest.next()[1].startswith(b"download 1 ")
+assert small > 20, f"only {small} small uploads were stored beside two large ones"
+for client in slow:
+    client.socket.settimeout(60)
+    assert client.next()[1].startswith(b"download 1 ")
+cases += 1
+print(cases, "cases;", small, "small uploads beside two of", plain, "bytes")

@@ -217,7 +217,7 @@ struct ConnectionTests {
             let upload = try connection.upload([2], server: 1, changeset: [0x10])
             let changeset = try upload.changesets()[0]
             #expect(throws: RealmChangesetFault.self) {
-                _ = try changeset.decode(derivedID: readableID)
+                _ = try changeset.decoded()
             }
             let stored = RealmStored(changeset, refused: [], isUnreadable: true)
             let messages = connection.stored([(upload.ticket, [stored])]).messages.map(text)

@@ -21,8 +21,16 @@ func bytes(hex: String) -> [UInt8] {
 let readableID: @Sendable ([String]) -> String = { $0.joined(separator: "/") }
 
 func decode(_ bytes: [UInt8]) throws(RealmChangesetFault) -> RealmObjects {
-    try RealmChangeset(version: 1, serverVersion: 0, bytes: bytes[...])
-        .decode(derivedID: readableID)
+    try RealmChangeset(version: 1, serverVersion: 0, bytes: bytes[...]).decoded()
+}
+
+extension RealmChangeset {
+    func decoded() throws(RealmChangesetFault) -> RealmObjects {
+        var decoding = RealmDecoding(self, derivedID: readableID)
+        while true {
+            if let objects = try decoding.step() { return objects }
+        }
+    }
 }
 
 func decode(hex: String) throws(RealmChangesetFault) -> RealmObjects {
@@ -30,7 +38,10 @@ func decode(hex: String) throws(RealmChangesetFault) -> RealmObjects {
 }
 
 extension RealmObjects {
-    var all: [RealmObject] { (0..<count).compactMap { object(at: $0) } }
+    var all: [RealmObject] {
+        var objects = self
+        return (0..<count).compactMap { objects.object(at: $0) }
+    }
 }
 
 /// Writes changesets as a client does.

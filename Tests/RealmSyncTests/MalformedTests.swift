@@ -137,7 +137,7 @@ struct MalformedTests {
                     _ = connection.failed(.compression)
                     continue
                 }
-                for changeset in changesets { _ = try? changeset.decode(derivedID: readableID) }
+                for changeset in changesets { _ = try? changeset.decoded() }
                 let outcome = changesets.map { RealmStored($0, refused: []) }
                 stored += connection.stored([(upload.ticket, outcome)]).messages.count
             }

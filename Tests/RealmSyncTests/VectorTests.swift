@@ -115,9 +115,9 @@ struct VectorTests {
         let upload = try #require(connection.receive(turn).upload)
         let changesets = try upload.changesets()
         #expect(changesets.map(\.version) == [5, 7])
-        let schema = try changesets[0].decode(derivedID: readableID)
+        let schema = try changesets[0].decoded()
         #expect(schema.tables.map(\.name) == ["WeatherSensor"])
-        let object = try #require(try changesets[1].decode(derivedID: readableID).object(at: 0))
+        let object = try #require(try changesets[1].decoded().all.first)
         #expect(
             object.document.text
                 == #"{"_id":"507f1f77bcf86cd799439011","deviceId":"WX1278UIT","#

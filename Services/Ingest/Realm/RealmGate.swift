@@ -1,44 +1,76 @@
 import EventLoop
+import Observability
 
-/// The budget for uploads that are being decoded on one loop. The apps take turns; an upload beyond the
-/// budget waits, and is decoded alone if it is larger than the whole budget. Confined to its loop.
-final class RealmGate: @unchecked Sendable {
+/// The budget for the memory of uploads that are being decoded in this process. Small and large ones
+/// have a half each, so that no small one waits for a large one, and in both the apps take turns. One
+/// that exceeds its half is decoded while no other of that half is.
+final class RealmGate: Sendable {
     private struct Waiter {
         let cost: Int
         let continuation: CheckedContinuation<Void, Never>
     }
 
+    private struct Lane {
+        var used = 0
+        var line = FairLine<Waiter>()
+        /// The first in the line, for whom there was no room yet.
+        var next: Waiter?
+    }
+
     private let limit: Int
-    private var used = 0
-    private var line = FairLine<Waiter>()
-    /// The first in the line, for whom there was no room yet.
-    private var next: Waiter?
+    private let lock = Lock()
+    nonisolated(unsafe) private var small = Lane()
+    nonisolated(unsafe) private var large = Lane()
 
-    init(limit: Int) { self.limit = limit }
+    /// - Parameter limit: In bytes.
+    init(limit: Int) { self.limit = limit / 2 }
 
-    /// Waits for room; `leave` must follow.
-    func enter(_ app: String, _ cost: Int) async {
-        if next == nil, line.isEmpty, hasRoom(for: cost) {
-            used += cost
-            return
-        }
+    /// Returns the memory that decoding takes at most: the places of all changes, and the values of
+    /// one object.
+    static func cost(ofBytes count: Int) -> Int { count * 4 + min(count * 16, 24 << 20) }
+
+    /// Waits for room; `leave` with the same cost must follow.
+    func enter(_ app: String, cost: Int) async {
         await withCheckedContinuation { continuation in
-            line.append(Waiter(cost: cost, continuation: continuation), of: app)
-        }
-    }
-
-    func leave(_ cost: Int) {
-        used -= cost
-        while let waiter = next ?? line.popFirst() {
-            guard hasRoom(for: waiter.cost) else {
-                next = waiter
-                return
+            let waiter = Waiter(cost: cost, continuation: continuation)
+            let admitted = lock.withLock {
+                isLarge(cost)
+                    ? unsafe enter(app, waiter, &large) : unsafe enter(app, waiter, &small)
             }
-            next = nil
-            used += waiter.cost
-            waiter.continuation.resume()
+            for waiter in admitted { waiter.continuation.resume() }
         }
     }
 
-    private func hasRoom(for cost: Int) -> Bool { used == 0 || used + cost <= limit }
+    func leave(cost: Int) {
+        let admitted = lock.withLock {
+            isLarge(cost) ? unsafe leave(cost, &large) : unsafe leave(cost, &small)
+        }
+        for waiter in admitted { waiter.continuation.resume() }
+    }
+
+    private func isLarge(_ cost: Int) -> Bool { cost > limit / 4 }
+
+    private func enter(_ app: String, _ waiter: Waiter, _ lane: inout Lane) -> [Waiter] {
+        lane.line.append(waiter, of: app)
+        return admitted(to: &lane)
+    }
+
+    private func leave(_ cost: Int, _ lane: inout Lane) -> [Waiter] {
+        lane.used -= cost
+        return admitted(to: &lane)
+    }
+
+    private func admitted(to lane: inout Lane) -> [Waiter] {
+        var admitted: [Waiter] = []
+        while let waiter = lane.next ?? lane.line.popFirst() {
+            guard lane.used == 0 || lane.used + waiter.cost <= limit else {
+                lane.next = waiter
+                break
+            }
+            lane.next = nil
+            lane.used += waiter.cost
+            admitted.append(waiter)
+        }
+        return admitted
+    }
 }

@@ -25,6 +25,7 @@ struct RealmOutcome: Sendable {
 /// The resources with which one loop stores the uploads of Realm's clients.
 struct RealmIntake: Sendable {
     let intake: Intake
+    /// All loops share it.
     let gate: RealmGate
     let counts: RealmSocketCounts
     /// The budget for messages that arrive, and uploads that wait; all loops share it.
@@ -41,8 +42,6 @@ struct RealmIntake: Sendable {
         return limits
     }()
 
-    /// The most memory that decoding takes for each byte, with the bytes themselves.
-    private static let costPerByte = 20
     /// The size up to which uploads are read on the loop itself.
     private static let shortBytes = 16 << 10
 
@@ -78,8 +77,9 @@ struct RealmIntake: Sendable {
         in apps: KnownApps
     ) async -> RealmOutcome {
         let bytes = uploads.reduce(0) { $0 + $1.byteCount }
-        await gate.enter(app, bytes * Self.costPerByte)
-        defer { gate.leave(bytes * Self.costPerByte) }
+        let cost = RealmGate.cost(ofBytes: bytes)
+        await gate.enter(app, cost: cost)
+        defer { gate.leave(cost: cost) }
         var outcome = RealmOutcome()
         do {
             guard let caller = try await apps.caller(ofApp: app), caller.settings.takesRealmClients
@@ -110,21 +110,20 @@ struct RealmIntake: Sendable {
     ) async throws {
         let share = HeldShare(of: intake.held, for: caller.appID, intake.metrics.held)
         var charge = QuotaCharge(intake.quota, caller)
-        var (reader, next) = (reader, nil as RealmReader.Slice?)
-        while true {
-            (reader, next) = try await read(reader, of: caller.appID, isLong: isLong)
-            guard let slice = next else { return }
-            do {
-                try charge.add(slice.records.count)
-                try share.hold(
-                    HeldBytes.cost(recordBytes: slice.bytes, records: slice.records.count)
-                )
-                try await write(slice)
-            } catch {
-                charge.giveBack()
-                throw error
+        while let slice = try await next(of: reader, app: caller.appID, isLong: isLong) {
+            if !slice.records.isEmpty {
+                do {
+                    try charge.add(slice.records.count)
+                    try share.hold(
+                        HeldBytes.cost(recordBytes: slice.bytes, records: slice.records.count)
+                    )
+                    try await write(slice)
+                } catch {
+                    charge.giveBack()
+                    throw error
+                }
+                share.releaseBytes()
             }
-            share.releaseBytes()
             note(slice, of: caller.appID)
             outcome.stored += slice.ended
             if let fault = slice.fault {
@@ -134,21 +133,15 @@ struct RealmIntake: Sendable {
         }
     }
 
-    private func read(
-        _ reader: RealmReader,
-        of app: String,
+    private func next(
+        of reader: RealmReader,
+        app: String,
         isLong: Bool
-    ) async throws -> (RealmReader, RealmReader.Slice?) {
-        let read: @Sendable () -> (RealmReader, RealmReader.Slice?) = {
-            var reader = reader
-            let slice = reader.next()
-            return (reader, slice)
-        }
-        return isLong ? try await intake.pool.run(of: app, read) : read()
+    ) async throws -> RealmReader.Slice? {
+        isLong ? try await intake.pool.run(of: app) { reader.next() } : reader.next()
     }
 
     private func write(_ slice: RealmReader.Slice) async throws {
-        guard !slice.records.isEmpty else { return }
         let failure = try await intake.producer.send(slice.records).lazy.compactMap { $0 }.first
         guard let failure else { return }
         intake.metrics.notWritten.add(slice.records.count)

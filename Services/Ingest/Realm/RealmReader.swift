@@ -9,8 +9,8 @@ import PushEvents
 import RealmSync
 
 /// Makes records of uploads, slice by slice, so that neither memory nor a thread is taken for long.
-/// On any thread.
-struct RealmReader: Sendable {
+/// On any thread, one at a time: its arrays are too large to be copied for each slice.
+final class RealmReader: @unchecked Sendable {
     /// The records of some transactions, or of a part of one.
     struct Slice: Sendable {
         var records: [KafkaOutgoing] = []
@@ -28,10 +28,18 @@ struct RealmReader: Sendable {
         /// Why the upload after those cannot be read at all.
         var fault: RealmFault?
 
-        var isFull: Bool { bytes >= RealmReader.sliceBytes || records.count >= 1000 }
+        /// Objects, and transactions that cannot be decoded.
+        var seen = 0
+        /// Whether a long transaction is not decoded yet: others should have a turn.
+        var isUnfinished = false
+
+        var isFull: Bool {
+            isUnfinished || bytes >= RealmReader.sliceBytes || seen >= RealmReader.sliceObjects
+        }
     }
 
     private static let sliceBytes = 1 << 20
+    private static let sliceObjects = 1000
     /// The refused objects of a transaction that are remembered for its client.
     private static let rememberedRefusals = 256
 
@@ -44,6 +52,8 @@ struct RealmReader: Sendable {
     /// The transactions of the first upload that are not read.
     private var changesets: ArraySlice<RealmChangeset>?
     private var stored: [RealmStored] = []
+    /// The first of them, while it is decoded.
+    private var decoding: RealmDecoding?
     /// The objects of the first of them.
     private var objects: RealmObjects?
     private var index = 0
@@ -64,7 +74,8 @@ struct RealmReader: Sendable {
     }
 
     /// - Returns: `nil` at the end.
-    mutating func next() -> Slice? {
+    func next() -> Slice? {
+        guard !uploads.isEmpty else { return nil }
         var slice = Slice()
         let checker = SchemaChecker()
         while !slice.isFull, let upload = uploads.first {
@@ -83,42 +94,54 @@ struct RealmReader: Sendable {
             (changesets, stored) = (nil, [])
             uploads = uploads.dropFirst()
         }
-        return slice.records.isEmpty && slice.ended.isEmpty ? nil : slice
+        return slice
     }
 
     /// Reads some objects of a transaction, perhaps all.
-    private mutating func read(
+    private func read(
         _ changeset: RealmChangeset,
         _ checker: SchemaChecker,
         into slice: inout Slice
     ) {
         if objects == nil {
-            do throws(RealmChangesetFault) {
-                objects = try changeset.decode { IngestID.derived(from: $0, digest: sha256) }
-            } catch {
-                refuse(changeset, because: error, into: &slice)
-                changesets = changesets?.dropFirst()
-                return
-            }
+            guard find(changeset, into: &slice) else { return }
         }
-        guard let known = objects else { return }
-        while index < known.count, !slice.isFull {
-            if let object = known.object(at: index) { read(object, known, checker, into: &slice) }
+        while index < objects?.count ?? 0, !slice.isFull {
+            if let object = objects?.object(at: index) { read(object, checker, into: &slice) }
             index += 1
+            slice.seen += 1
         }
-        guard index == known.count else { return }
+        guard index == objects?.count else { return }
         stored.append(RealmStored(changeset, refused: refusals))
         (objects, index, refusals) = (nil, 0, [])
         changesets = changesets?.dropFirst()
     }
 
-    private mutating func read(
+    /// Finds the objects of a transaction.
+    ///
+    /// - Returns: False if there are none yet, or never.
+    private func find(_ changeset: RealmChangeset, into slice: inout Slice) -> Bool {
+        do throws(RealmChangesetFault) {
+            if decoding == nil {
+                decoding = RealmDecoding(changeset) { IngestID.derived(from: $0, digest: sha256) }
+            }
+            objects = try decoding?.step()
+            slice.isUnfinished = objects == nil
+            if objects != nil { decoding = nil }
+        } catch {
+            decoding = nil
+            refuse(changeset, because: error, into: &slice)
+            changesets = changesets?.dropFirst()
+        }
+        return objects != nil
+    }
+
+    private func read(
         _ object: RealmObject,
-        _ known: RealmObjects,
         _ checker: SchemaChecker,
         into slice: inout Slice
     ) {
-        switch known.kind(of: object.className) {
+        switch objects?.kind(of: object.className) {
         case .twoWay, .embedded:
             slice.dropped += 1
             return
@@ -165,7 +188,7 @@ struct RealmReader: Sendable {
 
     // MARK: Refusals
 
-    private mutating func refuse(
+    private func refuse(
         _ object: RealmObject,
         _ refused: RefusedObject,
         into slice: inout Slice
@@ -193,13 +216,14 @@ struct RealmReader: Sendable {
         )
     }
 
-    private mutating func refuse(
+    private func refuse(
         _ changeset: RealmChangeset,
         because fault: RealmChangesetFault,
         into slice: inout Slice
     ) {
         let reason = "a transaction of a Realm client: \(fault)"
         slice.unreadable.append(reason)
+        slice.seen += 1
         slice.append(
             Intake.deadLetter(
                 Array(changeset.bytes),

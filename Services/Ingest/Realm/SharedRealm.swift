@@ -6,13 +6,13 @@ import Storage
 struct SharedRealm: Sendable {
     let status = RealmStatus()
     private let held: HeldBytes
-    private let decodedBytesOfLoop: Int
+    private let gate: RealmGate
     private let counts: RealmSocketCounts
     private let metrics: RealmMetrics
 
-    init(_ limits: IngestConfiguration.Realm, loops: Int, _ metrics: Metrics) {
+    init(_ limits: IngestConfiguration.Realm, _ metrics: Metrics) {
         held = HeldBytes(limit: limits.maximumHeldBytes / 2)
-        decodedBytesOfLoop = limits.maximumHeldBytes / 2 / loops
+        gate = RealmGate(limit: limits.maximumHeldBytes / 2)
         counts = RealmSocketCounts(
             maximum: limits.maximumSockets,
             ofAddress: limits.maximumSocketsOfAddress
@@ -29,7 +29,7 @@ struct SharedRealm: Sendable {
         RealmSurface(
             intake: RealmIntake(
                 intake: intake,
-                gate: RealmGate(limit: decodedBytesOfLoop),
+                gate: gate,
                 counts: counts,
                 held: held,
                 metrics: metrics,

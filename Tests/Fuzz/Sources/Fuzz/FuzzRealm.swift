@@ -19,9 +19,14 @@ private let longest = Duration.seconds(1)
 
 private func decodeChangeset(_ bytes: ArraySlice<UInt8>) {
     let changeset = RealmChangeset(version: 1, serverVersion: 0, bytes: bytes)
-    guard let objects = try? changeset.decode(derivedID: { $0.joined(separator: "/") }) else {
+    var decoding = RealmDecoding(changeset) { $0.joined(separator: "/") }
+    var found: RealmObjects?
+    do throws(RealmChangesetFault) {
+        while found == nil { found = try decoding.step() }
+    } catch {
         return
     }
+    guard var objects = found else { return }
     for index in 0..<objects.count {
         guard let object = objects.object(at: index) else { continue }
         let text = JSONValue.object(object.document).bytes

@@ -1,17 +1,18 @@
 internal import JSON
 
-/// The values of changes, as the JSON that is stored for them.
-extension ChangesetReader {
-    enum Payload {
-        /// The value of a change that is not applied.
-        case unused
-        case value(JSONValue, bytes: Int)
-        /// A value that JSON cannot express, with a text for people.
-        case refused(RealmObjectFault, JSONValue)
-        case collection(CollectionKind)
-        case erased
-    }
+/// The value of a change.
+enum Payload {
+    /// The value of a change that is not applied.
+    case unused
+    case value(JSONValue, bytes: Int)
+    /// A value that JSON cannot express, with a text for people.
+    case refused(RealmObjectFault, JSONValue)
+    case collection(CollectionKind)
+    case erased
+}
 
+/// The values of changes, as the JSON that is stored for them.
+extension InstructionReader {
     /// The longest string or binary that an object could have.
     private static var maximumBytes: Int { 1 << 20 }
 
@@ -55,9 +56,7 @@ extension ChangesetReader {
             try cursor.skip(count)
             return isUsed ? .refused(.tooLarge, .null) : .unused
         }
-        let text = try unsafe cursor.take(count) { bytes in
-            unsafe String(validating: bytes.bindMemory(to: UInt8.self), as: UTF8.self)
-        }
+        let text = try cursor.text(count)
         return text.map { .value(.string($0), bytes: count + 2) } ?? .refused(.text, .null)
     }
 
@@ -109,9 +108,11 @@ extension ChangesetReader {
     private mutating func link(_ isUsed: Bool) throws(RealmChangesetFault) -> Payload {
         let (table, key) = (try className(), try key())
         guard isUsed else { return .unused }
-        guard let text = ids.text(key.resolved(strings), of: strings[Int(table)]) else {
+        guard let text = ids.text(key.resolved(text), of: self.text(table)) else {
             return .refused(key.kind == .null ? .nullKey : .globalKey, .null)
         }
         return .value(.string(text), bytes: 40)
     }
+
+    func text(_ index: Int32) -> String { names.text(index, cursor) }
 }
