@@ -29,16 +29,29 @@ package struct KnownDevice: Sendable, Equatable {
 /// How far a node has read the messages of all devices.
 ///
 /// New rows are found by their number. A transaction may commit rows with lower numbers later than
-/// others: the sweep finds these by their transaction, within the time that a write may take.
+/// others: for some seconds every read looks for the numbers that are missing, and the sweep finds the
+/// rest by their transaction, within the time that a write may take.
 package struct ArrivalCursor: Sendable {
+    /// Numbers that were missing when higher ones were read. Some never come: of messages that were
+    /// acknowledged already, or not stored.
+    struct Gap: Sendable {
+        var low: Int
+        var high: Int
+        let since: MonotonicInstant
+    }
+
     /// The time within which a row is committed after it got its number: more than the longest
     /// statement takes.
     static let overlapMilliseconds: Int64 = 60_000
     private static let markMilliseconds: Int64 = 2000
+    private static let gapMilliseconds: Int64 = 2000
+    private static let maximumGaps = 256
 
-    var newest: Int
+    private(set) var newest: Int
     /// Every transaction below this one was visible at the last sweep.
     var snapshot: String
+    /// Ascending.
+    private(set) var gaps: [Gap] = []
     /// Numbers that were the newest at some earlier times, ascending.
     private var marks: [(at: MonotonicInstant, newest: Int)] = []
 
@@ -51,12 +64,38 @@ package struct ArrivalCursor: Sendable {
     /// The number below which all rows are committed.
     var oldest: Int { marks.first?.newest ?? newest }
 
-    mutating func read(to newest: Int, at now: MonotonicInstant = .now()) {
-        self.newest = max(self.newest, newest)
+    /// Notes the numbers of rows that were read, ascending.
+    mutating func read(_ numbers: [Int], at now: MonotonicInstant = .now()) {
+        for number in numbers {
+            if number <= newest {
+                fill(number)
+            } else {
+                if number > newest + 1 {
+                    gaps.append(Gap(low: newest + 1, high: number - 1, since: now))
+                }
+                newest = number
+            }
+        }
+        let limit = now.adding(milliseconds: -Self.gapMilliseconds)
+        gaps.removeAll { $0.since <= limit }
+        gaps.removeFirst(max(0, gaps.count - Self.maximumGaps))
+        mark(at: now)
+    }
+
+    private mutating func fill(_ number: Int) {
+        guard let place = gaps.firstIndex(where: { ($0.low...$0.high).contains(number) }) else {
+            return
+        }
+        var (before, after) = (gaps[place], gaps[place])
+        (before.high, after.low) = (number - 1, number + 1)
+        gaps.replaceSubrange(place...place, with: [before, after].filter { $0.low <= $0.high })
+    }
+
+    private mutating func mark(at now: MonotonicInstant) {
         if let last = marks.last, now.milliseconds(since: last.at) < Self.markMilliseconds {
             return
         }
-        marks.append((now, self.newest))
+        marks.append((now, newest))
         let limit = now.adding(milliseconds: -Self.overlapMilliseconds)
         while marks.count > 1, marks[1].at <= limit { marks.removeFirst() }
     }
@@ -91,15 +130,23 @@ extension ConnectionStore {
     ) async throws -> (devices: [DeviceKey], isComplete: Bool) {
         let rows = try await indexed.execute(
             """
-            SELECT seq, device FROM connection_messages WHERE seq > $1
-            ORDER BY seq LIMIT \(Self.arrivalPage)
+            SELECT m.seq, m.device
+            FROM unnest($2::bigint[], $3::bigint[]) AS g(low, high)
+            JOIN connection_messages m ON m.seq BETWEEN g.low AND g.high
+            UNION ALL (
+                SELECT seq, device FROM connection_messages WHERE seq > $1
+                ORDER BY seq LIMIT \(Self.arrivalPage))
+            ORDER BY seq
             """,
-            [.integer(cursor.newest)]
+            [
+                .integer(cursor.newest), .integerArray(cursor.gaps.map(\.low)),
+                .integerArray(cursor.gaps.map(\.high)),
+            ]
         ).rows
-        if let last = rows.last { cursor.read(to: try last.integer("seq")) }
-        return (
-            try rows.map { DeviceKey(try $0.bytes("device")) }, rows.count < Self.arrivalPage
-        )
+        let numbers = try rows.map { try $0.integer("seq") }
+        let newer = numbers.count { $0 > cursor.newest }
+        cursor.read(numbers)
+        return (try rows.map { DeviceKey(try $0.bytes("device")) }, newer < Self.arrivalPage)
     }
 
     /// Returns the devices of messages that were committed after others with a higher number.
@@ -114,7 +161,7 @@ extension ConnectionStore {
             [.integer(cursor.oldest), .integer(cursor.newest), .text(cursor.snapshot)]
         ).rows
         if let row = rows.first { cursor.snapshot = try row.text("snapshot") }
-        cursor.read(to: cursor.newest)
+        cursor.read([])
         return try rows.compactMap { row in
             try row.bytesOrNil("device").map { DeviceKey($0) }
         }

@@ -268,7 +268,29 @@ struct ConnectionStoreTests {
                     == Set(["a", "b"].map { DeviceKey(app: app, installationID: $0) })
             )
             #expect(try await store.arrived(&cursor).devices.isEmpty)
-            // A row with a lower number, as a transaction that began earlier leaves it.
+            // A transaction takes a number, and commits it after a higher one was read.
+            _ = try await fixture.server.query(
+                "SELECT nextval(pg_get_serial_sequence('connection_messages', 'seq'))"
+            )
+            try await store.keep([message(3, for: "a", app: app)], for: .seconds(3600))
+            let (first, second) = (
+                DeviceKey(app: app, installationID: "a"), DeviceKey(app: app, installationID: "b")
+            )
+            #expect(try await store.arrived(&cursor).devices == [first])
+            #expect(try await store.arrived(&cursor).devices.isEmpty)
+            _ = try await fixture.server.query(
+                """
+                INSERT INTO connection_messages
+                    (seq, app, device, id, content, target, expires_at, has_own_expiry)
+                OVERRIDING SYSTEM VALUE
+                SELECT (SELECT max(seq) - 1 FROM connection_messages), app, device,
+                    gen_random_uuid(), content, target, expires_at, has_own_expiry
+                FROM connection_messages WHERE seq = 2 RETURNING 1
+                """
+            )
+            #expect(try await store.arrived(&cursor).devices == [second])
+            #expect(try await store.arrived(&cursor).devices.isEmpty)
+            // Long after it got its number, it is found by its transaction.
             _ = try await fixture.server.query(
                 """
                 UPDATE connection_messages SET tx = pg_current_xact_id()
