@@ -80,7 +80,7 @@ extension InstallationStore {
         for row in rows {
             let count = try row.integer("count")
             sample.devices += count
-            sample.locales[try row.text("locale")] = count
+            sample.locales[try row.text("locale"), default: 0] += count
             for (index, field) in fields.enumerated() {
                 sample.missing[field, default: 0] += try row.integer(.name("missing\(index)"))
             }
