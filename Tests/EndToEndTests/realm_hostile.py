@@ -147,7 +147,7 @@ for message in [
     upload(b"9223372036854775808 0 0 0 0 "), upload(b"2 0 0 0 0 1 0 0 0 0 "), upload(b"junk"),
     upload(b"1 99 0 0 0 "), upload(zlib.compress(b"1 0 0 0 0 ")[:-3], 10, True),
     upload(zlib.compress(b"0" * 1000), 10, True), upload(zlib.compress(b"x" * 10), 1 << 40, True),
-    upload(zlib.compress(b"\0" * (32 << 20), 9), 32 << 20, True),
+    upload(zlib.compress(b"\0" * (64 << 20), 9), 64 << 20, True),
 ]:
     expect_end(repr(message[:40]), ready(), message)
 
@@ -164,7 +164,7 @@ for name, parts in {
     "opcode": [frame(5, BIND)],
     "continuation": [frame(0, BIND)],
     "close": [frame(8, struct.pack("!H", 1009))],
-    "too large": [frame(2, b"upload" + b" " * (33 << 20))],
+    "too large": [frame(2, b"upload" + b" " * (65 << 20))],
     "announced": [struct.pack("!BBQ", 0x82, 0xFF, 1 << 62) + b"\1\2\3\4" + b"x" * 100],
 }.items():
     cases += 1
@@ -183,7 +183,7 @@ cases += 1
 # client's are stored meanwhile.
 large = b"\x3f\x00\x01V" + b"".join(
     b"\x02\x00\x0a" + key + b"\x03\x00\x0a" + key
-    for key in (number.to_bytes(12, "big") for number in range(1_050_000))
+    for key in (number.to_bytes(12, "big") for number in range(2_100_000))
 )
 large = b"7 0 0 0 %d " % len(large) + large
 plain = len(large)

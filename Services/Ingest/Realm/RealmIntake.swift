@@ -33,11 +33,11 @@ struct RealmIntake: Sendable {
     let metrics: RealmMetrics
     let status: RealmStatus
 
-    /// A transaction is one message, and two large binaries make one of 24 MB.
+    /// A transaction is one message, and a client with a larger one cannot send anything any more.
     static let limits: RealmLimits = {
         var limits = RealmLimits()
-        limits.messageBytes = 32 << 20
-        limits.unpackedBytes = 32 << 20
+        limits.messageBytes = 64 << 20
+        limits.unpackedBytes = 64 << 20
         limits.sessions = 64
         return limits
     }()
