@@ -26,6 +26,9 @@ package struct RealmConnection: Sendable {
     private var uploads: UInt64 = 0
     private var pendingUploads = 0
 
+    /// The seconds for which a client should be away at least.
+    package static let shortestPause: Int64 = 2
+
     /// - Parameters:
     ///   - dialect: The dialect that both have agreed on.
     ///   - limits: The bounds of the connection.
@@ -108,11 +111,14 @@ package struct RealmConnection: Sendable {
     }
 
     /// Asks the client to leave, and to come back after a pause.
-    package mutating func drain() -> RealmOutput {
+    ///
+    /// - Parameter pause: The seconds until then, of which a client may leave out a quarter.
+    /// - Returns: The request, unless the conversation has ended.
+    package mutating func drain(pause: Int64 = RealmConnection.shortestPause) -> RealmOutput {
         var output = RealmOutput()
         guard state == .open else { return output }
         leave(.draining)
-        [.error(.drain)].send(&output)
+        [.error(.drain(pause: pause))].send(&output)
         return output
     }
 
@@ -120,7 +126,7 @@ package struct RealmConnection: Sendable {
         leave(.ended)
         switch fault.reaction {
         case .end: break
-        case .backOff: [.error(.drain)].send(&output)
+        case .backOff: [.error(.drain(pause: Self.shortestPause))].send(&output)
         }
         output.upload = nil
         output.end = fault

@@ -111,8 +111,8 @@ struct Download {
 enum ServerError {
     /// The session pauses, and repeats what is not acknowledged.
     case unavailable(session: Int64)
-    /// The whole connection pauses.
-    case drain
+    /// The whole connection pauses, for this many seconds.
+    case drain(pause: Int64)
     /// Objects are not stored. The client reports them to the application.
     case refused(session: Int64, Refused)
 
@@ -141,7 +141,7 @@ enum ServerError {
     private var body: JSONObject {
         switch self {
         case .unavailable: Self.body("unavailable", "Transient", pause: 3)
-        case .drain: Self.body("try again later", "Transient", pause: 2)
+        case .drain(let pause): Self.body("try again later", "Transient", pause: pause)
         case .refused(_, let refused):
             Self.refused(Self.body(refused.message, "Warning"), refused)
         }
@@ -158,7 +158,7 @@ enum ServerError {
         ]
         if let seconds {
             body["backoffIntervalSec"] = .integer(seconds)
-            body["backoffMaxDelaySec"] = 30
+            body["backoffMaxDelaySec"] = .integer(max(30, seconds))
             body["backoffMultiplier"] = 2
         }
         return body

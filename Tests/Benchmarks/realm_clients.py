@@ -2,6 +2,7 @@
 
 usage: realm_clients.py upload PORT APP SECONDS CONNECTIONS PER_TRANSACTION
        realm_clients.py idle PORT APP COUNT
+       realm_clients.py return PORT APP COUNT OTHER
 
 `upload`: each connection is a device with a file of 20,000 objects, 100 in an upload, PER_TRANSACTION in a
 transaction, compressed as the official client does; up to four uploads are not acknowledged at a time. When all
@@ -10,10 +11,17 @@ were acknowledged, and `per_second`, without the first fifth of the time.
 
 `idle`: COUNT devices that have signed in and begun a session, and send a ping each 55 s. Prints `open` once all
 of them are, and ends at SIGTERM.
+
+`return`: COUNT devices as of `idle`, whose service is then stopped by the caller. Each comes back to the service on
+the port OTHER after the pause that it was asked for. Prints `open`, and at the end one JSON object: `longest`, the
+longest pause in seconds, `most`, those that came back in the busiest second, and `slowest`, the milliseconds in which
+the slowest one had a session again.
 """
 
+import collections
 import http.client
 import json
+import selectors
 import socket
 import struct
 import sys
@@ -105,8 +113,8 @@ def sign_in(connection):
 
 
 class Connection:
-    def __init__(self, token):
-        self.socket = socket.create_connection(("127.0.0.1", PORT), timeout=60)
+    def __init__(self, token, port=None):
+        self.socket = socket.create_connection(("127.0.0.1", port or PORT), timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.sendall((
             "GET /api/client/v2.0/app/%s/realm-sync?baas_at=%s HTTP/1.1\r\nHost: localhost\r\n"
@@ -148,7 +156,8 @@ class Connection:
                     break
             self.read()
         message, self.buffer = self.buffer[start:start + size], self.buffer[start + size:]
-        fields = message.split(b"\n", 1)[0].split(b" ")
+        head, self.body = message.split(b"\n", 1)
+        fields = head.split(b" ")
         if fields[0] != word:
             raise SystemExit("instead of %r came %r" % (word, message[:500]))
         return fields
@@ -239,10 +248,38 @@ def idle(count):
             place[1].receive(b"pong")
 
 
+def come_back(count, other):
+    sign_ins = http.client.HTTPConnection("127.0.0.1", PORT)
+    token = sign_in(sign_ins)
+    asked, returns = selectors.DefaultSelector(), []
+    for _ in range(count):
+        connection = Connection(token)
+        connection.begin(1)
+        asked.register(connection.socket, selectors.EVENT_READ, connection)
+    print("open", flush=True)
+    while len(returns) < count:
+        for key, _ in asked.select():
+            asked.unregister(key.fileobj)
+            key.data.receive(b"json_error")
+            pause = json.loads(key.data.body)["backoffIntervalSec"]
+            returns.append((time.monotonic() + pause, pause))
+            key.data.socket.close()
+    seconds, slowest, kept = collections.Counter(), 0, []
+    for due, pause in sorted(returns):
+        time.sleep(max(0, due - time.monotonic()))
+        kept.append(Connection(token, other))
+        kept[-1].begin(1)
+        slowest = max(slowest, time.monotonic() - due)
+        seconds[pause] += 1
+    print(json.dumps({"longest": max(seconds), "most": max(seconds.values()), "slowest": round(slowest * 1000)}))
+
+
 if len(sys.argv) < 5:
     raise SystemExit(__doc__)
 KIND, PORT, APP = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 if KIND == "upload":
     upload(float(sys.argv[4]), int(sys.argv[5]), int(sys.argv[6]))
+elif KIND == "return":
+    come_back(int(sys.argv[4]), int(sys.argv[5]))
 else:
     idle(int(sys.argv[4]))

@@ -267,6 +267,21 @@ struct ConnectionTests {
         #expect(connection.say("ping 1 0\n") == [] && connection.drain().messages.isEmpty)
     }
 
+    @Test(
+        "A drain may ask for a long pause, which is never longer than its own maximum",
+        arguments: [2, 30, 200]
+    )
+    func longDrain(_ pause: Int64) throws {
+        var connection = try makeConnection()
+        let messages = connection.drain(pause: pause).messages.map(text)
+        let body = try JSONValue.parse(
+            String(try #require(messages.first?.split(separator: "\n").last))
+        )
+        #expect(body["backoffIntervalSec"]?.integer == Int(pause))
+        #expect(body["backoffMaxDelaySec"]?.integer == max(30, Int(pause)))
+        #expect(body["backoffMultiplier"]?.integer == 2)
+    }
+
     @Test("A ping is answered, and a client's complaint is passed on without an answer")
     func pingsAndComplaints() throws {
         var connection = try makeConnection()

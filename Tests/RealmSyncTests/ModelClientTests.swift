@@ -134,7 +134,9 @@ struct ModelClientTests {
         }
 
         private mutating func reconnect() throws {
-            if Bool.random(using: &random) { take(connection.drain()) }
+            if Bool.random(using: &random) {
+                take(connection.drain(pause: .random(in: 2...200, using: &random)))
+            }
             connection = try makeConnection(version)
             transcript.open()
             for file in files.indices { forget(file) }

@@ -38,6 +38,8 @@ final class RealmSocket: WebSocketHandler, @unchecked Sendable {
     /// 20 KiB for each session.
     private static let maximumUnread = 64 << 10
     private static let readingTime = Duration.seconds(60)
+    /// The clients of a stopping replica that come back in one second.
+    private static let returnsPerSecond = 250
 
     init(
         _ dialect: RealmDialect,
@@ -97,8 +99,11 @@ final class RealmSocket: WebSocketHandler, @unchecked Sendable {
 
     func pinged(_ socket: WebSocket, count: Int) {}
 
+    /// Each socket is one fewer for those after it, so the clients come back one by one and not in
+    /// the same second, which the replicas that remain would not survive.
     func serverStops(_ socket: WebSocket) {
-        send(connection.drain())
+        let place = Int64(intake.counts.open / Self.returnsPerSecond)
+        send(connection.drain(pause: RealmConnection.shortestPause + place))
         socket.finish()
     }
 

@@ -46,6 +46,9 @@ final class RealmSocketCounts: Sendable {
         counts[name] = count > 1 ? count - 1 : nil
     }
 
+    /// The open sockets.
+    var open: Int { lock.withLock { unsafe total } }
+
     /// The open sockets of each app.
     var openByApp: [String: Int] { lock.withLock { unsafe byApp } }
 }
