@@ -129,13 +129,20 @@ struct Ingest: HTTPServiceProgram {
     private static let openAPI = OpenAPI(
         "Carillon ingest",
         "One way in: objects and events of devices.",
-        securitySchemes: [
-            "appKey": [
-                "type": "http", "scheme": "basic",
-                "description": "The app key as user, without a password",
+        securitySchemes: joined(
+            [
+                "appKey": [
+                    "type": "http", "scheme": "basic",
+                    "description": "The app key as user, without a password",
+                ],
+                "apiKey": ["type": "apiKey", "in": "header", "name": "apiKey"],
             ],
-            "apiKey": ["type": "apiKey", "in": "header", "name": "apiKey"],
-        ],
-        schemas: NativeSurface.schemas
+            RealmDescription.securitySchemes
+        ),
+        schemas: joined(NativeSurface.schemas, RealmDescription.schemas)
     )
+
+    private static func joined(_ first: JSONObject, _ second: JSONObject) -> JSONObject {
+        second.reduce(into: first) { $0[$1.key] = $1.value }
+    }
 }

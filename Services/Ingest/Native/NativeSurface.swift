@@ -45,7 +45,7 @@ struct NativeSurface: Surface {
         )
     }
 
-    /// The schemas of the responses of all surfaces of the service.
+    /// The schemas of the responses of all surfaces but Realm's.
     static let schemas: JSONObject = {
         let text: JSONValue = ["type": "string"]
         let refused = JSONValue.schema(

@@ -27,19 +27,20 @@ struct RealmSurface: Surface {
 
     var routes: [SurfaceRoute] {
         [
-            route(.get, RealmPath.location, location),
-            route(.post, RealmPath.login, logIn),
-            route(.get, RealmPath.profile, profile),
-            route(.post, RealmPath.session, renew),
-            route(.delete, RealmPath.session, logOut),
-            route(.delete, RealmPath.delete, logOut),
-            route(.get, RealmPath.sync, openSocket),
+            route(.get, RealmPath.location, RealmDescription.location, location),
+            route(.post, RealmPath.login, RealmDescription.login, logIn),
+            route(.get, RealmPath.profile, RealmDescription.profile, profile),
+            route(.post, RealmPath.session, RealmDescription.renewal, renew),
+            route(.delete, RealmPath.session, RealmDescription.logout, logOut),
+            route(.delete, RealmPath.delete, RealmDescription.deletion, logOut),
+            route(.get, RealmPath.sync, RealmDescription.socket, openSocket),
         ]
     }
 
     private func route(
         _ method: HTTPMethod,
         _ pattern: String,
+        _ description: RouteDescription,
         _ handler:
             @escaping @Sendable (HTTPServerRequest, RequestContext) async throws ->
             HTTPServerResponse
@@ -51,6 +52,7 @@ struct RealmSurface: Surface {
             maximumBodyBytes: Self.maximumBodyBytes,
             handler: .unauthenticated(handler)
         )
+        .described(description)
     }
 
     // MARK: Errors
