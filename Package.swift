@@ -503,7 +503,8 @@ let package = Package(
                 "Forms", "Go", "Java", "JavaScript", "cognito_client.py", "firebase_client.py",
                 "schemathesis_alone.py",
                 "ingest_client.py", "ingest_hostile.py", "ingest_proxy.py",
-                "realm_hostile.py", "rights-ingest.md", "leancloud_client.py", "rights.md",
+                "realm_hostile.py", "realm_proxy.py", "rights-ingest.md", "leancloud_client.py",
+                "rights.md",
                 "rights-config.md", "rights-console.md", "rights-secure.md", "secure_client.py",
             ]
         ),

@@ -42,22 +42,39 @@ final class RealmDevice {
         in folder: String,
         _ bench: IngestBench,
         appID: String? = nil,
+        through proxy: RealmProxy? = nil,
         login: JSONObject? = ["provider": "anonymous"],
         schema: JSONValue = weatherSensor,
         async: Bool = false
     ) async throws -> RealmDevice {
         let device = try await start(in: folder)
         try await device.ask([
-            "cmd": "app", "baseUrl": .string(bench.service.url),
+            "cmd": "app", "baseUrl": .string(proxy?.url ?? bench.service.url),
             "appId": .string(appID ?? bench.app.id), "dir": .string("\(folder)/data"),
             "fastReconnectMs": 1000,
         ])
-        if var login {
-            login["cmd"] = "login"
-            try await device.ask(login)
-        }
-        try await device.ask(["cmd": "open", "schema": schema, "async": .bool(async)])
+        if let login { try await device.logIn(login) }
+        try await device.openFile(schema: schema, async: async)
         return device
+    }
+
+    /// Signs in, and returns the user's id.
+    @discardableResult
+    func logIn(_ login: JSONObject) async throws -> String {
+        var login = login
+        login["cmd"] = "login"
+        return try await ask(login)["user"]?.string ?? ""
+    }
+
+    /// Opens a file, which the further commands concern. The others stay open.
+    func openFile(
+        _ file: String = "default",
+        schema: JSONValue = weatherSensor,
+        async: Bool = false
+    ) async throws {
+        try await ask([
+            "cmd": "open", "file": .string(file), "schema": schema, "async": .bool(async),
+        ])
     }
 
     static let weatherSensor: JSONValue = [
@@ -110,6 +127,31 @@ final class RealmDevice {
         try await ask(["cmd": "write", "class": .string(name), "objects": .array(objects)])
     }
 
+    /// Writes objects whose `windSpeedInMph` is their number, each in a transaction of its own.
+    ///
+    /// - Parameters:
+    ///   - count: The number of objects.
+    ///   - first: The number of the first one.
+    ///   - pause: Milliseconds after each.
+    /// - Throws: `TestFailure` if the client refuses, or has ended.
+    func writeMany(_ count: Int, first: Int = 0, pause: Int = 0) async throws {
+        try await ask(Self.many(count, first: first, pause: pause), within: .seconds(120))
+    }
+
+    /// Begins to write them.
+    func beginWriting(_ count: Int, first: Int = 0, pause: Int = 0) {
+        send(Self.many(count, first: first, pause: pause))
+    }
+
+    private static func many(_ count: Int, first: Int, pause: Int) -> JSONObject {
+        [
+            "cmd": "writeMany", "class": "WeatherSensor", "count": JSONValue(count),
+            "perTransaction": 1, "first": JSONValue(first), "idPrefix": "0123456789abcdef",
+            "pauseMs": JSONValue(pause), "template": ["deviceId": "numbered"],
+            "counter": "windSpeedInMph",
+        ]
+    }
+
     /// Waits until the server has acknowledged everything. A wait may end with an outage's error.
     func waitUpload(_ limit: Duration = .seconds(90)) async throws {
         let end = ContinuousClock.now + limit
@@ -136,6 +178,14 @@ final class RealmDevice {
         _ = await process.exit()
     }
 
+    /// Makes a random text, which cannot be compressed.
+    static func text(of count: Int) -> String {
+        var random = SystemRandomNumberGenerator()
+        return String(
+            (0..<count).map { _ in Character(UnicodeScalar(UInt8(33 + random.next() % 90))) }
+        )
+    }
+
     // MARK: Events
 
     /// The errors that its app was told.
@@ -157,7 +207,7 @@ final class RealmDevice {
     }
 }
 
-/// The classes of the driver, compiled once.
+/// The classes of the driver, compiled once, and its native library.
 private actor RealmClasses {
     static let shared = RealmClasses()
     private var compiling: Task<String, any Error>?
@@ -186,6 +236,13 @@ private actor RealmClasses {
             ]
         )
         .successful("javac")
+        // The first start unpacks the native library, which another start would read half-written.
+        _ = try await run(
+            "java",
+            ["-cp", "\(sources)/*:\(classes)", "RealmClient"],
+            environment: ["HOME": home]
+        )
+        .successful("the first start of the client")
         return classes
     }
 }

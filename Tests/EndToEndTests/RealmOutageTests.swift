@@ -32,37 +32,13 @@ extension EndToEndTests {
             }
         }
 
-        private func expectRows(_ bench: IngestBench, _ count: Int) async throws {
-            let view = try await bench.view(of: "WeatherSensor")
-            let sql = "SELECT count(*), count(DISTINCT \"windSpeedInMph\") FROM \(view)"
-            _ = try await eventually("\(count) rows, each once", within: .seconds(60)) {
-                try await bench.stack.database.query(sql) == ["\(count)|\(count)"] ? true : nil
-            }
-        }
-
-        private func write(_ device: RealmDevice, _ count: Int, first: Int = 0) async throws {
-            try await device.ask(
-                [
-                    "cmd": "writeMany", "class": "WeatherSensor", "count": JSONValue(count),
-                    "perTransaction": 1, "first": JSONValue(first), "idPrefix": "0123456789abcdef",
-                    "template": ["deviceId": "outage"], "counter": "windSpeedInMph",
-                ],
-                within: .seconds(120)
-            )
-        }
-
         @Test("Kills of the service and of the client lose nothing, and store nothing twice")
         func kills() async throws {
             try await withService { bench, restart in
                 try await withDeviceFolder { folder in
                     var device = try await RealmDevice.start(in: folder, bench)
                     for round in 0..<3 {
-                        device.send([
-                            "cmd": "writeMany", "class": "WeatherSensor", "count": 300,
-                            "perTransaction": 1, "first": JSONValue(round * 300),
-                            "idPrefix": "0123456789abcdef", "pauseMs": 2,
-                            "template": ["deviceId": "outage"], "counter": "windSpeedInMph",
-                        ])
+                        device.beginWriting(300, first: round * 300, pause: 2)
                         _ = try await eventually("some objects are accepted") {
                             try await bench.count("ingest_objects_accepted_total") > 20 ? true : nil
                         }
@@ -76,7 +52,7 @@ extension EndToEndTests {
                     device.expectUnharmed(errors: nil)
                     await device.quit()
                 }
-                try await expectRows(bench, 900)
+                try await bench.expectNumbered(900)
             }
         }
 
@@ -85,16 +61,16 @@ extension EndToEndTests {
             try await withService { bench, restart in
                 try await withDeviceFolder { folder in
                     let device = try await RealmDevice.start(in: folder, bench)
-                    try await write(device, 10)
+                    try await device.writeMany(10)
                     try await device.waitUpload()
                     #expect(await bench.service.process.stop() == .status(0))
-                    try await write(device, 10, first: 10)
+                    try await device.writeMany(10, first: 10)
                     try await restart()
                     try await device.waitUpload()
                     device.expectUnharmed(errors: nil)
                     await device.quit()
                 }
-                try await expectRows(bench, 20)
+                try await bench.expectNumbered(20)
             }
         }
 
@@ -116,10 +92,10 @@ extension EndToEndTests {
                     try await stack.carillon("app", "set", bench.app.id, "realm-sync=on")
                     try await withDeviceFolder { folder in
                         let device = try await RealmDevice.start(in: folder, bench)
-                        try await write(device, 5)
+                        try await device.writeMany(5)
                         try await device.waitUpload()
                         broker.signal(SIGSTOP)
-                        try await write(device, 5, first: 5)
+                        try await device.writeMany(5, first: 5)
                         _ = try await eventually(
                             "the client is asked to pause",
                             within: .seconds(60)
@@ -131,7 +107,7 @@ extension EndToEndTests {
                         device.expectUnharmed(errors: nil)
                         await device.quit()
                     }
-                    try await expectRows(bench, 10)
+                    try await bench.expectNumbered(10)
                     #expect(await service.process.stop() == .status(0))
                 }
             }
@@ -142,7 +118,7 @@ extension EndToEndTests {
             try await withService { bench, _ in
                 try await withDeviceFolder { folder in
                     let device = try await RealmDevice.start(in: folder, bench)
-                    try await write(device, 5)
+                    try await device.writeMany(5)
                     try await device.waitUpload()
                     let app = bench.app.id
                     for (off, on) in [
@@ -151,7 +127,7 @@ extension EndToEndTests {
                     ] {
                         try await bench.stack.carillon("app", "set", app, off)
                         let first = off.hasPrefix("realm") ? 5 : 15
-                        try await write(device, 10, first: first)
+                        try await device.writeMany(10, first: first)
                         let early = try await device.reply(
                             to: ["cmd": "waitUpload", "timeoutMs": 3000]
                         )
@@ -162,7 +138,7 @@ extension EndToEndTests {
                     device.expectUnharmed(errors: nil)
                     await device.quit()
                 }
-                try await expectRows(bench, 25)
+                try await bench.expectNumbered(25)
             }
         }
     }

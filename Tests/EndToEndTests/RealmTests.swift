@@ -221,12 +221,7 @@ extension EndToEndTests {
                     ]
                 ]
                 let device = try await RealmDevice.start(in: folder, bench, schema: schema)
-                var random = SystemRandomNumberGenerator()
-                let text = String(
-                    (0..<12_000_000).map { _ in
-                        Character(UnicodeScalar(UInt8(33 + random.next() % 90)))
-                    }
-                )
+                let text = RealmDevice.text(of: 12_000_000)
                 let (large, small) = (IngestBench.makeID(), IngestBench.makeID())
                 try await device.write(
                     [["_id": .string(large), "one": .string(text), "two": .string(text)]],
@@ -255,6 +250,15 @@ extension IngestBench {
         let bench = try await IngestBench()
         try await bench.stack.carillon("app", "set", bench.app.id, "realm-sync=on")
         return bench
+    }
+
+    /// Waits until the objects of `RealmDevice.writeMany` are stored, each once.
+    func expectNumbered(_ count: Int) async throws {
+        let view = try await view(of: "WeatherSensor")
+        let sql = "SELECT count(*), count(DISTINCT \"windSpeedInMph\") FROM \(view)"
+        _ = try await eventually("\(count) rows, each once", within: .seconds(60)) {
+            try await stack.database.query(sql) == ["\(count)|\(count)"] ? true : nil
+        }
     }
 
     /// The sample object, as the driver takes it.

@@ -1,3 +1,4 @@
+import Cryptography
 import EventLoop
 import Foundation
 package import JSON
@@ -306,6 +307,20 @@ package final class Stack: Sendable {
         await door.close()
         await loop.stop()
         guard result?.status == .cancelled else { throw TestFailure("no push was cancelled") }
+    }
+
+    /// Returns a key of the services that belongs to the database.
+    package func derivedKey(for purpose: String) async throws -> [UInt8] {
+        let loop = try EventLoop(name: "key")
+        let door = PushDatabase(
+            DatabaseConfiguration(uri: database.url),
+            keys: try KeyRing(environment["CARILLON_MASTER_KEYS"] ?? ""),
+            on: loop
+        )
+        let result = await Task { try await door.derivedKey(for: purpose) }.result
+        await door.close()
+        await loop.stop()
+        return try result.get()
     }
 
     /// Returns the outcomes of one event, once there are this many.
