@@ -35,7 +35,7 @@ extension EndToEndTests {
 
         @Test("The older spelling of a dialect is chosen as it is offered")
         func olderSpelling() async throws {
-            // This client writes `#` in every dialect, and takes no other response.
+            // This client writes `#` in every dialect.
             let offered = (2...7).reversed().map { "com.mongodb.realm-query-sync/\($0)" }
             try await checkDialect(
                 [
