@@ -418,8 +418,8 @@ let package = Package(
             "DispatcherTests",
             [
                 "Dispatcher", "PushEvents", "Storage", "InstallationStorage", "PushStorage",
-                "PushProviders", "PushCore", "Kafka",
-                "ServiceKit", "EventLoop", "Observability", "JSON",
+                "ConnectionStorage", "PushProviders", "PushCore", "Kafka", "ServiceKit",
+                "EventLoop", "Observability", "JSON",
             ]
         ),
         tests(

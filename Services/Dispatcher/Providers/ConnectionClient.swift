@@ -8,8 +8,9 @@ import Storage
 
 /// Our own provider: it stores messages for devices that hold a connection. All apps take turns.
 ///
-/// Authority: messages that were handed over and are not stored yet. They are written in batches,
-/// four at a time. A message that was written before is not written again, so any failure may be
+/// Authority: messages that were handed over and are not stored yet. They are written in batches: what
+/// arrives during a write is the next batch, and only full batches, or those behind a slow write, are
+/// written at the same time. A message that was written before is not written again, so any failure may be
 /// retried. Confined to the dispatcher's loop.
 final class ConnectionProvider: @unchecked Sendable {
     /// Stores messages, and returns the ids of those whose installation has been deleted.
@@ -26,6 +27,8 @@ final class ConnectionProvider: @unchecked Sendable {
     /// The most messages of one app in its turn.
     private static let share = 64
     private static let maximumWrites = 4
+    /// The time after which a write is slow.
+    private static let patience = Duration.milliseconds(25)
     /// The most clients in memory; above it, unused clients are dropped.
     private static let maximumClients = 1000
 
@@ -38,6 +41,9 @@ final class ConnectionProvider: @unchecked Sendable {
     /// The clients with waiting messages, the next first.
     private var waiting: [ConnectionClient] = []
     private var writes = 0
+    private var lastWrite = 0
+    /// The writes under way that are not slow, by number.
+    private var recent: Set<Int> = []
     private var mustNotify = false
     private var isNotifying = false
     private var isClosed = false
@@ -73,7 +79,7 @@ final class ConnectionProvider: @unchecked Sendable {
 
     /// Begins to write the waiting messages.
     private func write() {
-        while !isClosed, writes < Self.maximumWrites {
+        while !isClosed, writes < Self.maximumWrites, recent.isEmpty || hasFullBatch {
             var batch: [Entry] = []
             while batch.count < Self.batch, !waiting.isEmpty {
                 let client = waiting.removeFirst()
@@ -81,12 +87,33 @@ final class ConnectionProvider: @unchecked Sendable {
                 if client.hasWaiting { waiting.append(client) }
             }
             guard !batch.isEmpty else { return }
-            writes += 1
-            Task(executorPreference: loop) { [self] in
-                await write(batch)
-                writes -= 1
-                write()
-            }
+            begin(batch)
+        }
+    }
+
+    private var hasFullBatch: Bool {
+        var count = 0
+        for client in waiting {
+            count += client.waitingCount
+            if count >= Self.batch { return true }
+        }
+        return false
+    }
+
+    private func begin(_ batch: [Entry]) {
+        writes += 1
+        lastWrite += 1
+        let number = lastWrite
+        recent.insert(number)
+        let timer = loop.schedule(after: Self.patience) { [self] in
+            if recent.remove(number) != nil { write() }
+        }
+        Task(executorPreference: loop) { [self] in
+            await write(batch)
+            timer.cancel()
+            recent.remove(number)
+            writes -= 1
+            write()
         }
     }
 
@@ -207,7 +234,8 @@ final class ConnectionClient: ProviderClient, @unchecked Sendable {
         provider.added(to: self)
     }
 
-    fileprivate var hasWaiting: Bool { !urgent.isEmpty || !others.isEmpty }
+    fileprivate var hasWaiting: Bool { waitingCount > 0 }
+    fileprivate var waitingCount: Int { urgent.count + others.count }
 
     /// Takes waiting messages, urgent ones first.
     fileprivate func take(atMost limit: Int) -> [ConnectionProvider.Entry] {
