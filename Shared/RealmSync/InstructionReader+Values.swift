@@ -108,10 +108,18 @@ extension InstructionReader {
     private mutating func link(_ isUsed: Bool) throws(RealmChangesetFault) -> Payload {
         let (table, key) = (try className(), try key())
         guard isUsed else { return .unused }
+        guard !isLong(key) else { return .refused(.longKey, .null) }
         guard let text = ids.text(key.resolved(text), of: self.text(table)) else {
             return .refused(key.kind == .null ? .nullKey : .globalKey, .null)
         }
-        return .value(.string(text), bytes: 40)
+        return .value(.string(text), bytes: 40 + keyBytes(key))
+    }
+
+    func isLong(_ key: InternedKey) -> Bool { keyBytes(key) > RealmObjects.maximumKeyBytes }
+
+    /// The size of a key's text; 0 if it is none.
+    private func keyBytes(_ key: InternedKey) -> Int {
+        key.kind == .string ? names.byteCount(Int32(truncatingIfNeeded: key.high)) : 0
     }
 
     func text(_ index: Int32) -> String { names.text(index, cursor) }

@@ -222,11 +222,6 @@ struct InstructionReader {
     /// The last step of the path, which is never empty.
     private var lastStep: PathStep { path[path.count - 1] }
 
-    /// The bytes of the last step's name; 0 for an element.
-    var lastNameBytes: Int {
-        if case .member(let name) = lastStep { names.byteCount(name) } else { 0 }
-    }
-
     /// The last step of the path, if it is an element.
     private func element() throws(RealmChangesetFault) -> Int {
         guard case .element(let index) = lastStep else { throw cursor.fault(.path) }

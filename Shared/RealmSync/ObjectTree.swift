@@ -10,6 +10,8 @@ package enum RealmObjectFault: String, Error, Sendable {
     case tooLarge = "the object is too large"
     case tooManyChanges = "the object has too many changes"
     case path = "a change of the object leads nowhere"
+    case longKey = "a key exceeds 4 KiB"
+    case longName = "a name exceeds 1 KiB"
 }
 
 /// A collection, as an instruction names it.
@@ -18,7 +20,7 @@ enum CollectionKind { case list, object }
 /// The values of one object while its changes are applied.
 ///
 /// All are in one array and refer to each other by their index, so that a change costs no copy of a
-/// path. Neither their memory nor the time of changes exceeds a bound.
+/// path. An object beyond some megabytes of memory, or of too many changes, is refused.
 struct ObjectTree {
     struct Node {
         enum Kind: UInt8 { case scalar, list, object }
@@ -53,19 +55,22 @@ struct ObjectTree {
 
     /// An object of more bytes cannot be valid, even if much of it was overwritten.
     private static let maximumWeight = 1 << 20
-    private static let maximumMoves = 4 << 20
 
     private(set) var nodes = [Node(.object)]
     /// The approximate bytes of everything that was ever set.
     private var weight = 0
-    /// The elements that may still be moved by insertions and removals, which bounds their time.
-    private var moves = Self.maximumMoves
+    /// The elements that this and later objects may still move by insertions and removals, which bounds
+    /// their time.
+    private var moves: Int
+
+    /// - Parameter changesetBytes: The size of the changeset.
+    init(changesetBytes: Int) { moves = changesetBytes * 64 + (4 << 20) }
 
     /// Begins the next object, in the memory of the one before.
     mutating func clear() {
         nodes.removeAll(keepingCapacity: true)
         nodes.append(Node(.object))
-        (weight, moves) = (0, Self.maximumMoves)
+        weight = 0
     }
 
     /// Charges the bytes of a value.

@@ -9,7 +9,10 @@ package struct RealmObjects: Sendable {
     private let names: InternedNames
     private let bytes: ArraySlice<UInt8>
     private let ids: RealmIDs
-    private var tree = ObjectTree()
+    private var tree: ObjectTree
+
+    /// A longer text would be hashed for each object, and each link to it.
+    static let maximumKeyBytes = 4096
 
     init(
         _ index: ChangeIndex,
@@ -18,6 +21,7 @@ package struct RealmObjects: Sendable {
         _ ids: RealmIDs
     ) {
         (self.index, self.names, self.bytes, self.ids) = (index, names, bytes, ids)
+        tree = ObjectTree(changesetBytes: bytes.count)
         tables = unsafe bytes.withUnsafeBytes { source in
             let cursor = unsafe ByteCursor(source)
             return names.tables.map {
@@ -61,6 +65,7 @@ package struct RealmObjects: Sendable {
         switch object.key.kind {
         case .null: return .nullKey
         case .global: return .globalKey
+        case .string where reader.isLong(object.key): return .longKey
         case .integer, .string, .objectID, .uuid: break
         }
         do throws(RealmObjectFault) {
@@ -68,7 +73,7 @@ package struct RealmObjects: Sendable {
                 reader.cursor.position = position
                 // It was read before, so it is a change.
                 guard case .change(_, let change)? = try? reader.next(isUsed: true) else { return }
-                try tree.apply(change, at: reader.path, nameBytes: reader.lastNameBytes)
+                try tree.apply(change, at: reader.path, reader.names)
             }
             return nil
         } catch {
@@ -83,7 +88,7 @@ package struct RealmObjects: Sendable {
         _ reader: InstructionReader
     ) -> RealmObject {
         let className = reader.text(object.table)
-        let key = object.key.resolved(reader.text)
+        let key = reader.isLong(object.key) ? .null : object.key.resolved(reader.text)
         var document: JSONObject = [:]
         if let id = ids.text(key, of: className) { document["_id"] = .string(id) }
         var fault: (RealmObjectFault, pointer: String)? = fault.map { ($0, "") }

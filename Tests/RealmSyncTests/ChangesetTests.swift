@@ -334,6 +334,45 @@ struct ChangesetTests {
         #expect(objects.all.allSatisfy { $0.document["n"] == $0.document["_key"] })
     }
 
+    @Test(
+        "An object whose paths make many containers, or with many changes without a value, is refused"
+    )
+    func manyChanges() throws {
+        var writer = ChangesetWriter()
+        writer.create()
+        for number in 0..<3000 {
+            let path = (0..<31).map { "\(number % (50 + $0))" }
+            writer.instruction(0x0B, field: "f\(number)", path: path, [0x02])
+        }
+        #expect(try decode(writer.bytes).all.first?.fault == .tooLarge)
+        writer = ChangesetWriter()
+        writer.create()
+        writer.update("l", [0x44])
+        for _ in 0..<140_000 { writer.instruction(0x0B, field: "l", [0x01]) }
+        #expect(try decode(writer.bytes).all.first?.fault == .tooLarge)
+    }
+
+    @Test("Long keys and names, which a changeset has once for many objects, refuse their object")
+    func longTexts() throws {
+        let long = String(repeating: "x", count: 5000)
+        var writer = ChangesetWriter()
+        let key = writer.name(long)
+        writer.raw([0x02] + writer.name("V") + [0x03] + key)
+        writer.create(key: 1)
+        writer.instruction(
+            0x04,
+            key: 1,
+            field: "l",
+            [0x09] + writer.name("V") + [0x03] + key + [0x00]
+        )
+        writer.create(key: 2)
+        writer.instruction(0x04, key: 2, field: long, [0x01, 0x01, 0x00])
+        writer.create(key: 3)
+        let objects = try decode(writer.bytes).all
+        #expect(objects.map(\.fault) == [.longKey, .longKey, .longName, nil])
+        #expect(objects.map(\.key) == [.null, .integer(1), .integer(2), .integer(3)])
+    }
+
     @Test("Memory and time are bounded by the size of a changeset")
     func bounds() throws {
         var objects = ChangesetWriter()
