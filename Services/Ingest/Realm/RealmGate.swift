@@ -1,9 +1,10 @@
-import EventLoop
 import Observability
 
-/// The budget for the memory of uploads that are being decoded in this process. Small and large ones
-/// have a half each, so that no small one waits for a large one, and in both the apps take turns. One
-/// that exceeds its half is decoded while no other of that half is.
+/// The budget for the memory of uploads that are being decoded in this process.
+///
+/// Small, large and oversize ones have lanes of their own, so that none waits for a larger kind. In each
+/// the apps take turns, and one app leaves half of a lane to the others. An oversize one exceeds its lane:
+/// it is decoded while no other oversize one is.
 final class RealmGate: Sendable {
     private struct Waiter {
         let cost: Int
@@ -11,19 +12,58 @@ final class RealmGate: Sendable {
     }
 
     private struct Lane {
+        let limit: Int
         var used = 0
-        var line = FairLine<Waiter>()
-        /// The first in the line, for whom there was no room yet.
-        var next: Waiter?
+        var usedByApp: [String: Int] = [:]
+        var waiting: [String: [Waiter]] = [:]
+        /// The apps with waiting uploads, the next first.
+        var apps: [String] = []
+
+        mutating func change(_ app: String, by cost: Int) {
+            used += cost
+            let own = usedByApp[app, default: 0] + cost
+            usedByApp[app] = own > 0 ? own : nil
+        }
+
+        mutating func append(_ waiter: Waiter, of app: String) {
+            if waiting[app] == nil { apps.append(app) }
+            waiting[app, default: []].append(waiter)
+        }
+
+        /// Takes the waiters for whom there is room.
+        mutating func takeAdmitted() -> [Waiter] {
+            var admitted: [Waiter] = []
+            var place = 0
+            while place < apps.count {
+                let app = apps[place]
+                guard let waiter = waiting[app]?.first else { return admitted }
+                let own = usedByApp[app] ?? 0
+                guard own == 0 || own + waiter.cost <= limit / 2 else {
+                    place += 1
+                    continue
+                }
+                // Those behind it do not overtake it, or it might wait for ever.
+                guard used == 0 || used + waiter.cost <= limit else { return admitted }
+                change(app, by: waiter.cost)
+                admitted.append(waiter)
+                waiting[app]?.removeFirst()
+                apps.remove(at: place)
+                if waiting[app]?.isEmpty == true { waiting[app] = nil } else { apps.append(app) }
+            }
+            return admitted
+        }
     }
 
-    private let limit: Int
     private let lock = Lock()
-    nonisolated(unsafe) private var small = Lane()
-    nonisolated(unsafe) private var large = Lane()
+    nonisolated(unsafe) private var small: Lane
+    nonisolated(unsafe) private var large: Lane
+    nonisolated(unsafe) private var oversize = Lane(limit: 0)
 
     /// - Parameter limit: In bytes.
-    init(limit: Int) { self.limit = limit / 2 }
+    init(limit: Int) {
+        unsafe small = Lane(limit: limit / 2)
+        unsafe large = Lane(limit: limit / 2)
+    }
 
     /// Returns the memory that decoding takes at most: the places of all changes, and the values of
     /// one object.
@@ -33,44 +73,23 @@ final class RealmGate: Sendable {
     func enter(_ app: String, cost: Int) async {
         await withCheckedContinuation { continuation in
             let waiter = Waiter(cost: cost, continuation: continuation)
-            let admitted = lock.withLock {
-                isLarge(cost)
-                    ? unsafe enter(app, waiter, &large) : unsafe enter(app, waiter, &small)
-            }
-            for waiter in admitted { waiter.continuation.resume() }
+            resume(inLaneOf: cost) { lane in lane.append(waiter, of: app) }
         }
     }
 
-    func leave(cost: Int) {
-        let admitted = lock.withLock {
-            isLarge(cost) ? unsafe leave(cost, &large) : unsafe leave(cost, &small)
+    func leave(_ app: String, cost: Int) {
+        resume(inLaneOf: cost) { lane in lane.change(app, by: -cost) }
+    }
+
+    private func resume(inLaneOf cost: Int, after change: (inout Lane) -> Void) {
+        func admitted(_ lane: inout Lane) -> [Waiter] {
+            change(&lane)
+            return lane.takeAdmitted()
         }
-        for waiter in admitted { waiter.continuation.resume() }
-    }
-
-    private func isLarge(_ cost: Int) -> Bool { cost > limit / 4 }
-
-    private func enter(_ app: String, _ waiter: Waiter, _ lane: inout Lane) -> [Waiter] {
-        lane.line.append(waiter, of: app)
-        return admitted(to: &lane)
-    }
-
-    private func leave(_ cost: Int, _ lane: inout Lane) -> [Waiter] {
-        lane.used -= cost
-        return admitted(to: &lane)
-    }
-
-    private func admitted(to lane: inout Lane) -> [Waiter] {
-        var admitted: [Waiter] = []
-        while let waiter = lane.next ?? lane.line.popFirst() {
-            guard lane.used == 0 || lane.used + waiter.cost <= limit else {
-                lane.next = waiter
-                break
-            }
-            lane.next = nil
-            lane.used += waiter.cost
-            admitted.append(waiter)
+        let waiters = lock.withLock {
+            if unsafe cost > large.limit { return unsafe admitted(&oversize) }
+            return unsafe cost > small.limit / 4 ? admitted(&large) : admitted(&small)
         }
-        return admitted
+        for waiter in waiters { waiter.continuation.resume() }
     }
 }

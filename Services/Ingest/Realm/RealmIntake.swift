@@ -70,17 +70,20 @@ struct RealmIntake: Sendable {
     ///   - uploads: Of one socket, in their order.
     ///   - app: The socket's.
     ///   - apps: The app's settings as they are now.
+    ///   - isWanted: Whether the client is still there; a client that comes again repeats them.
     /// - Returns: Once Kafka has them, or cannot take them.
     func store(
         _ uploads: [RealmUpload],
         of app: String,
-        in apps: KnownApps
+        in apps: KnownApps,
+        while isWanted: () -> Bool
     ) async -> RealmOutcome {
         let bytes = uploads.reduce(0) { $0 + $1.byteCount }
-        let cost = RealmGate.cost(ofBytes: bytes)
-        await gate.enter(app, cost: cost)
-        defer { gate.leave(cost: cost) }
         var outcome = RealmOutcome()
+        let isLong = bytes > Self.shortBytes
+        let cost = RealmGate.cost(ofBytes: bytes)
+        if isLong { await gate.enter(app, cost: cost) }
+        defer { if isLong { gate.leave(app, cost: cost) } }
         do {
             guard let caller = try await apps.caller(ofApp: app), caller.settings.takesRealmClients
             else {
@@ -94,7 +97,7 @@ struct RealmIntake: Sendable {
                 intake.topics,
                 at: .now()
             )
-            try await store(reader, of: caller, isLong: bytes > Self.shortBytes, &outcome)
+            try await store(reader, of: caller, isLong: isLong, while: isWanted, &outcome)
         } catch {
             intake.log.info("a Realm client has to repeat", [.error: .string("\(error)")])
             outcome.end = .unavailable
@@ -106,11 +109,13 @@ struct RealmIntake: Sendable {
         _ reader: RealmReader,
         of caller: Caller,
         isLong: Bool,
+        while isWanted: () -> Bool,
         _ outcome: inout RealmOutcome
     ) async throws {
         let share = HeldShare(of: intake.held, for: caller.appID, intake.metrics.held)
         var charge = QuotaCharge(intake.quota, caller)
-        while let slice = try await next(of: reader, app: caller.appID, isLong: isLong) {
+        while isWanted(), let slice = try await next(of: reader, app: caller.appID, isLong: isLong)
+        {
             if !slice.records.isEmpty {
                 do {
                     try charge.add(slice.records.count)

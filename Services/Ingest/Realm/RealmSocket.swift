@@ -189,7 +189,7 @@ final class RealmSocket: WebSocketHandler, @unchecked Sendable {
     private func storeAll() async {
         while socket != nil, !queue.isEmpty {
             let batch = takeBatch()
-            let outcome = await intake.store(batch, of: app, in: apps)
+            let outcome = await intake.store(batch, of: app, in: apps) { self.socket != nil }
             storedBytes = 0
             updateShare()
             send(connection.stored(outcome.stored))
