@@ -75,10 +75,11 @@ package struct ArrivalCursor: Sendable {
                 }
                 newest = number
             }
+            // The sweep finds what is in the oldest ones.
+            gaps.removeFirst(max(0, gaps.count - Self.maximumGaps))
         }
         let limit = now.adding(milliseconds: -Self.gapMilliseconds)
         gaps.removeAll { $0.since <= limit }
-        gaps.removeFirst(max(0, gaps.count - Self.maximumGaps))
         mark(at: now)
     }
 
@@ -136,7 +137,7 @@ extension ConnectionStore {
             UNION ALL (
                 SELECT seq, device FROM connection_messages WHERE seq > $1
                 ORDER BY seq LIMIT \(Self.arrivalPage))
-            ORDER BY seq
+            ORDER BY seq LIMIT \(Self.arrivalPage)
             """,
             [
                 .integer(cursor.newest), .integerArray(cursor.gaps.map(\.low)),
@@ -144,9 +145,10 @@ extension ConnectionStore {
             ]
         ).rows
         let numbers = try rows.map { try $0.integer("seq") }
-        let newer = numbers.count { $0 > cursor.newest }
         cursor.read(numbers)
-        return (try rows.map { DeviceKey(try $0.bytes("device")) }, newer < Self.arrivalPage)
+        return (
+            try rows.map { DeviceKey(try $0.bytes("device")) }, rows.count < Self.arrivalPage
+        )
     }
 
     /// Returns the devices of messages that were committed after others with a higher number.
