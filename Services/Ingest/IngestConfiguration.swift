@@ -89,10 +89,10 @@ struct IngestConfiguration: OwnConfiguration {
             in: (64 << 20)...(1 << 36),
             unit: .bytes,
             default: 512 << 20,
-            "maximum bytes of Realm clients' uploads: half for those that arrive or wait, which takes 2"
-                + " bytes for each, four fifths of it for one app; and half for those that are decoded,"
-                + " which takes 4. One upload, of at most 64 MiB, may exceed it. Beyond it clients wait,"
-                + " or are disconnected and repeat"
+            "maximum bytes of Realm clients' uploads: half for those that arrive or wait, four fifths"
+                + " of it for one app, and half for those that are decoded. A byte that arrives counts"
+                + " twice, one that is decoded four times. One upload, of at most 64 MiB, may exceed it."
+                + " Beyond it clients wait, or are disconnected and repeat"
         )
         static let realmSockets = Setting<Int>(
             "INGEST_REALM_MAX_SOCKETS",

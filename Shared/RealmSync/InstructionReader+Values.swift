@@ -117,7 +117,7 @@ extension InstructionReader {
 
     func isLong(_ key: InternedKey) -> Bool { keyBytes(key) > RealmObjects.maximumKeyBytes }
 
-    /// The size of a key's text; 0 if it is none.
+    /// The size of a key's text; 0 for another key.
     private func keyBytes(_ key: InternedKey) -> Int {
         key.kind == .string ? names.byteCount(Int32(truncatingIfNeeded: key.high)) : 0
     }

@@ -70,7 +70,7 @@ struct ConnectionProviderTests {
         await bench.loop.stop()
     }
 
-    @Test("What arrives during a write is the next one, as a whole")
+    @Test("Messages that arrive during a write are the next one, as a whole")
     func batches() async throws {
         try await onLoop { bench in
             bench.send(["a"], of: "shop")
