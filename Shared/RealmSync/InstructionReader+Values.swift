@@ -1,16 +1,5 @@
 internal import JSON
 
-/// The value of a change.
-enum Payload {
-    /// The value of a change that is not applied.
-    case unused
-    case value(JSONValue, bytes: Int)
-    /// A value that JSON cannot express, with a text for people.
-    case refused(RealmObjectFault, JSONValue)
-    case collection(CollectionKind)
-    case erased
-}
-
 /// The values of changes, as the JSON that is stored for them.
 extension InstructionReader {
     /// The longest string or binary that an object could have.
@@ -115,7 +104,7 @@ extension InstructionReader {
         return .value(.string(text), bytes: 40 + keyBytes(key))
     }
 
-    func isLong(_ key: InternedKey) -> Bool { keyBytes(key) > RealmObjects.maximumKeyBytes }
+    func isLong(_ key: InternedKey) -> Bool { keyBytes(key) > InternedKey.maximumBytes }
 
     /// The size of a key's text; 0 for another key.
     private func keyBytes(_ key: InternedKey) -> Int {

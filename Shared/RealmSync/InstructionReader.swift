@@ -1,58 +1,5 @@
 internal import JSON
 
-/// An object of a changeset, or the target of a link: its class and its primary key.
-struct ObjectReference: Hashable {
-    let table: Int32
-    let key: InternedKey
-}
-
-/// The primary key of an object within its changeset.
-struct InternedKey: Hashable {
-    enum Kind: UInt8 { case null, integer, string, objectID, uuid, global }
-    let kind: Kind
-    /// An integer, the index of a string, or the first 8 bytes of an id.
-    var high: UInt64 = 0
-    var low: UInt64 = 0
-
-    /// Resolves the key by a function that makes the text of an interned string.
-    func resolved(_ text: (Int32) -> String) -> RealmKey {
-        switch kind {
-        case .null: .null
-        case .integer: .integer(Int64(bitPattern: high))
-        case .string: .string(text(Int32(truncatingIfNeeded: high)))
-        case .objectID: .objectID(high: high, low: UInt32(truncatingIfNeeded: low))
-        case .uuid: .uuid(high: high, low: low)
-        case .global: .global
-        }
-    }
-}
-
-/// One step of a path: the index of an element, or the index of an interned name.
-enum PathStep: Equatable {
-    case element(Int)
-    case member(Int32)
-}
-
-/// The meaning of one instruction.
-enum Instruction {
-    case declaration
-    case create(ObjectReference)
-    case erase(ObjectReference)
-    /// A change at the reader's `path`.
-    case change(ObjectReference, Change)
-
-    enum Change {
-        case update(Payload)
-        case add(Int64)
-        case insert(Payload, at: Int, priorSize: Int)
-        case move(from: Int, to: Int, priorSize: Int)
-        case remove(at: Int, priorSize: Int)
-        case clear(CollectionKind)
-        case insertIntoSet(Payload)
-        case eraseFromSet(Payload)
-    }
-}
-
 /// Reads the instructions of a changeset. It applies none, and keeps nothing but strings and classes.
 struct InstructionReader {
     var cursor: ByteCursor

@@ -1,22 +1,5 @@
 internal import JSON
 
-/// The reason why one object cannot be stored, although its changeset is valid.
-package enum RealmObjectFault: String, Error, Sendable {
-    case nullKey = "a null key cannot be stored"
-    case globalKey = "an object needs a primary key"
-    case notFinite = "NaN and infinity cannot be stored"
-    case time = "a time must be in the years 0001 to 9999"
-    case text = "a string is not valid UTF-8"
-    case tooLarge = "the object is too large"
-    case tooManyChanges = "the object has too many changes"
-    case path = "a change of the object leads nowhere"
-    case longKey = "a key exceeds 4 KiB"
-    case longName = "a name exceeds 1 KiB"
-}
-
-/// A collection, as an instruction names it.
-enum CollectionKind { case list, object }
-
 /// The values of one object while its changes are applied.
 ///
 /// All are in one array and refer to each other by their index, so that a change costs no copy of a

@@ -11,9 +11,6 @@ package struct RealmObjects: Sendable {
     private let ids: RealmIDs
     private var tree: ObjectTree
 
-    /// A longer text would be hashed for each object, and each link to it.
-    static let maximumKeyBytes = 4096
-
     init(
         _ index: ChangeIndex,
         _ names: InternedNames,
