@@ -55,10 +55,10 @@ struct RealmIntake: Sendable {
         in apps: KnownApps,
         agent: String
     ) throws(HTTPProblem) -> RealmSocket {
-        if intake.isUnderPressure { throw RealmSurface.unavailable("Kafka is unavailable") }
+        if intake.isUnderPressure { throw RealmPath.unavailable("Kafka is unavailable") }
         guard counts.enter(app, address) else {
             metrics.refusedSockets.add()
-            throw RealmSurface.unavailable("too many sockets are open")
+            throw RealmPath.unavailable("too many sockets are open")
         }
         status.connected(app, agent: agent)
         return RealmSocket(dialect, of: app, from: address, in: apps, self)

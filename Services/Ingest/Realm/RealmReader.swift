@@ -119,7 +119,7 @@ final class RealmReader: @unchecked Sendable {
 
     /// Finds the objects of a transaction.
     ///
-    /// - Returns: False if there are none yet, or never.
+    /// - Returns: False if they are not found yet, or cannot be.
     private func find(_ changeset: RealmChangeset, into slice: inout Slice) -> Bool {
         do throws(RealmChangesetFault) {
             if decoding == nil {

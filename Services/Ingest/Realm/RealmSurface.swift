@@ -101,10 +101,6 @@ struct RealmSurface: Surface {
         .json(["error": .string(text), "error_code": .string(code)], status: status)
     }
 
-    static func unavailable(_ detail: String) -> HTTPProblem {
-        HTTPProblem(status: 503, detail: detail, headers: ["Retry-After": "5"])
-    }
-
     // MARK: Apps
 
     /// Finds the app of the path by its own id, or the id that it had at Atlas.
@@ -190,7 +186,8 @@ struct RealmSurface: Surface {
             } catch let refusal as LoginRefusal {
                 switch refusal {
                 case .refused: throw context.refusal()
-                case .unavailable: throw Self.unavailable("the token's issuer is not reachable")
+                case .unavailable:
+                    throw RealmPath.unavailable("the token's issuer is not reachable")
                 }
             }
             return .named(name, of: app.appID, by: .customToken)
@@ -302,7 +299,7 @@ struct RealmSurface: Surface {
         _ context: RequestContext
     ) async throws -> Caller {
         guard let app = try await knownApp(request, context) else {
-            throw Self.unavailable(Self.noApp)
+            throw RealmPath.unavailable(Self.noApp)
         }
         guard let token = request.queryValue("baas_at"),
             let bearer = try await tokens.bearer(of: token, .access)
