@@ -96,7 +96,7 @@ extension EndToEndTests {
                         ])
                         #expect(await first.service.process.stop() == .status(0))
                         try await device.waitUpload()
-                        _ = try await eventually("the app is told of the refused object") {
+                        _ = try await eventually("the app knows of the refused object") {
                             device.syncErrors.contains { $0["compensating"]?.array?.count == 1 }
                                 ? true : nil
                         }

@@ -12,6 +12,7 @@ import select
 import socket
 import struct
 import sys
+import time
 import urllib.request
 import zlib
 
@@ -179,7 +180,7 @@ got = [client.next()[1].split(b" ", 1)[0] for _ in range(3)]
 assert sorted(got) == [b"download", b"log_message", b"mark"], got
 cases += 1
 
-# Two of the largest transactions at once, each of a million objects that it erases again. Another
+# Two of the largest transactions at once, each of two million objects that it erases again. Another
 # client's are stored meanwhile.
 large = b"\x3f\x00\x01V" + b"".join(
     b"\x02\x00\x0a" + key + b"\x03\x00\x0a" + key
@@ -191,9 +192,10 @@ large = upload(zlib.compress(large, 1), plain, True)
 slow, honest = [ready(), ready()], ready()
 for client in slow:
     client.say(large)
-small = 0
+small, end = 0, time.monotonic() + 120
 while not any(select.select([client.socket for client in slow], [], [], 0)):
     small += 1
+    assert time.monotonic() < end, "two large uploads are not answered in two minutes"
     honest.say(upload(b"%d 0 0 0 0 " % small))
     assert honest.next()[1].startswith(b"download 1 ")
 assert small > 20, f"only {small} small uploads were stored beside two large ones"
