@@ -250,7 +250,7 @@ let package = Package(
                 "Observability",
             ],
             // They are in the code, not in a bundle: a container has only the executable.
-            resources: [.embedInCode("Static"), .embedInCode("Words/Tables")]
+            resources: [.embedInCode("Static")]
         ),
 
         service(

@@ -39,14 +39,14 @@ enum Language: String, Sendable, CaseIterable {
     }
 
     /// The words of each language by their English text: a text, or `[one, other]` for a text with a
-    /// count.
+    /// count. They are stored as JSON texts: a literal of a text costs the compiler nothing.
     static let tables: [Language: [String: [String]]] = [
-        .chinese: table(PackageResources.zh_Hans_json),
-        .portuguese: table(PackageResources.pt_BR_json),
+        .chinese: table(chineseWords),
+        .portuguese: table(portugueseWords),
     ]
 
-    private static func table(_ bytes: [UInt8]) -> [String: [String]] {
-        guard let object = (try? JSONValue.parse(bytes))?.object else {
+    private static func table(_ text: String) -> [String: [String]] {
+        guard let object = (try? JSONValue.parse(Array(text.utf8)))?.object else {
             preconditionFailure("a table of words in the build is no JSON object")
         }
         var words: [String: [String]] = [:]
