@@ -16,8 +16,15 @@ let settings: [SwiftSetting] = [
 ]
 
 /// Tests are built beside the release, and are not optimized themselves, which would take minutes;
-/// the code that they call is optimized. Benchmarks are not tests.
-let testSettings = settings + [.unsafeFlags(["-Onone"], .when(configuration: .release))]
+/// the code that they call is optimized. Nothing imports them, so that their interfaces are not made
+/// first, and a failure names its place without a debugger. Benchmarks are not tests.
+let testSettings =
+    settings + [
+        .unsafeFlags(
+            ["-Onone", "-gnone", "-no-emit-module-separately-wmo"],
+            .when(configuration: .release)
+        )
+    ]
 
 func library(
     _ name: String,
