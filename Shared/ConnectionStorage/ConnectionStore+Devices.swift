@@ -274,6 +274,8 @@ extension ConnectionStore {
         return try results[1].first?.integer("count") ?? 0
     }
 
+    // Acknowledgements and new receipts are grouped, not joined: without statistics a join compares each
+    // with each.
     private static let acknowledgeSQL = """
         WITH acked AS MATERIALIZED (
             SELECT m.seq, m.app, a.push_id::text AS push_id, a.target, a.key, a.value
@@ -289,9 +291,14 @@ extension ConnectionStore {
             ORDER BY 1, 2, 4 ON CONFLICT DO NOTHING RETURNING app, target, kind, who
         ), told AS (
             INSERT INTO outbox (kafka_topic, key, value, queue)
-            SELECT DISTINCT ON (a.app, a.push_id, a.target) $7, a.key, a.value,
-                a.app || '\(OutboxQueue.reportsSuffix)'
-            FROM acked a JOIN noted n ON n.app = a.app AND n.target = a.push_id AND n.who = a.target
+            SELECT $7, (array_agg(key) FILTER (WHERE NOT is_first))[1],
+                (array_agg(value) FILTER (WHERE NOT is_first))[1],
+                app || '\(OutboxQueue.reportsSuffix)'
+            FROM (
+                SELECT app, push_id, target, key, value, false AS is_first FROM acked
+                UNION ALL SELECT app, target, who, NULL, NULL, true FROM noted) r
+            GROUP BY app, push_id, target HAVING bool_or(is_first)
+            ORDER BY app, push_id, target
         ), counted AS (
             INSERT INTO connection_counts AS c (app, slot, received)
             SELECT app, \(slotSQL), count(*) FROM acked GROUP BY app ORDER BY app

@@ -25,6 +25,8 @@ package struct AppTurns<Element> {
     private var queues: [String: Queue] = [:]
     /// The apps with elements, the next first.
     private var order: [String] = []
+    /// The number of elements.
+    package private(set) var count = 0
 
     package init() {}
 
@@ -33,6 +35,7 @@ package struct AppTurns<Element> {
     package mutating func append(_ element: Element, of app: String) {
         if queues[app] == nil { order.append(app) }
         queues[app, default: Queue()].elements.append(element)
+        count += 1
     }
 
     /// Removes elements: some of each app in turn, until there are enough.
@@ -44,6 +47,7 @@ package struct AppTurns<Element> {
             portion += queues[app]?.take(atMost: most) ?? []
             if queues[app]?.count == 0 { queues[app] = nil } else { order.append(app) }
         }
+        count -= portion.count
         return portion
     }
 }

@@ -35,6 +35,9 @@ final class DeviceHub: @unchecked Sendable {
     private static let devicesOfLookUp = 32
     private static let blockedSweepSeconds = 30
     private static let retryPause = Duration.milliseconds(500)
+    /// How long acknowledgements wait for others: nobody waits for them, and Postgres and the broker pay by
+    /// the batch.
+    private static let ackPause = Duration.milliseconds(50)
 
     let loop: EventLoop
     private let store: any MessageStore
@@ -368,6 +371,7 @@ final class DeviceHub: @unchecked Sendable {
                 await ackWakeUp.wait(atMost: .seconds(60))
                 continue
             }
+            if acks.count < Self.batch { try? await loop.sleep(for: Self.ackPause) }
             let portion = acks.take(atMost: Self.batch)
             let (opened, displaced) = (openings, displacements)
             (openings, displacements) = ([], [])
