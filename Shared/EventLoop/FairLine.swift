@@ -16,10 +16,26 @@ package struct FairLine<Element> {
         lines[owner, default: []].append(element)
     }
 
-    /// - Returns: `nil` if it is empty.
-    package mutating func popFirst() -> Element? {
-        guard let owner = owners.first, var line = lines[owner], !line.isEmpty else { return nil }
-        owners.removeFirst()
+    /// - Returns: The first element of the next owner; `nil` if it is empty.
+    package mutating func popFirst() -> Element? { owners.first.flatMap { popFirst(of: $0) } }
+
+    /// - Returns: The first element of the next owner whose first one is allowed; `nil` if there is none.
+    package func first(
+        where isAllowed: (_ owner: String, Element) -> Bool
+    ) -> (owner: String, element: Element)? {
+        for owner in owners {
+            if let element = lines[owner]?.first, isAllowed(owner, element) {
+                return (owner, element)
+            }
+        }
+        return nil
+    }
+
+    /// Removes the first element of an owner, whose next turn comes after the others'.
+    @discardableResult
+    package mutating func popFirst(of owner: String) -> Element? {
+        guard var line = lines[owner], !line.isEmpty else { return nil }
+        owners.removeAll { $0 == owner }
         let element = line.removeFirst()
         if line.isEmpty {
             lines[owner] = nil

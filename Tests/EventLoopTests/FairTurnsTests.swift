@@ -28,6 +28,19 @@ struct FairTurnsTests {
         #expect(line.isEmpty)
     }
 
+    @Test("An owner that may not go next is passed over, and keeps its place and its order")
+    func passedOver() {
+        var line = FairLine<Int>()
+        line.append(1, of: "a")
+        line.append(2, of: "a")
+        line.append(3, of: "b")
+        let next = line.first { owner, element in owner != "a" && element == 3 }
+        #expect(next?.owner == "b" && next?.element == 3)
+        #expect(line.popFirst(of: "b") == 3 && line.popFirst(of: "b") == nil)
+        #expect(line.first { owner, _ in owner != "a" } == nil)
+        #expect(line.popFirst() == 1 && line.popFirst() == 2 && line.isEmpty)
+    }
+
     @Test("The work of one owner waits for its own, and that of another owner for only one slice")
     func turns() async throws {
         let loop = try EventLoop(name: "turns")

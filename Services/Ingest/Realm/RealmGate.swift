@@ -1,3 +1,4 @@
+import EventLoop
 import Observability
 
 /// The budget for the memory of uploads that are being decoded in this process.
@@ -15,9 +16,9 @@ final class RealmGate: Sendable {
         let limit: Int
         var used = 0
         var usedByApp: [String: Int] = [:]
-        var waiting: [String: [Waiter]] = [:]
-        /// The apps with waiting uploads, the next first.
-        var apps: [String] = []
+        var waiting = FairLine<Waiter>()
+
+        init(limit: Int) { self.limit = limit }
 
         mutating func change(_ app: String, by cost: Int) {
             used += cost
@@ -25,32 +26,23 @@ final class RealmGate: Sendable {
             usedByApp[app] = own > 0 ? own : nil
         }
 
-        mutating func append(_ waiter: Waiter, of app: String) {
-            if waiting[app] == nil { apps.append(app) }
-            waiting[app, default: []].append(waiter)
-        }
-
         /// Takes the waiters for whom there is room.
         mutating func takeAdmitted() -> [Waiter] {
             var admitted: [Waiter] = []
-            var place = 0
-            while place < apps.count {
-                let app = apps[place]
-                guard let waiter = waiting[app]?.first else { return admitted }
-                let own = usedByApp[app] ?? 0
-                guard own == 0 || own + waiter.cost <= limit / 2 else {
-                    place += 1
-                    continue
-                }
-                // Those behind it do not overtake it, or it might wait for ever.
-                guard used == 0 || used + waiter.cost <= limit else { return admitted }
+            // Those behind one that the lane has no room for do not overtake it, or it might wait for ever.
+            while let (app, waiter) = waiting.first(where: leavesTheOthersHalf),
+                used == 0 || used + waiter.cost <= limit
+            {
+                waiting.popFirst(of: app)
                 change(app, by: waiter.cost)
                 admitted.append(waiter)
-                waiting[app]?.removeFirst()
-                apps.remove(at: place)
-                if waiting[app]?.isEmpty == true { waiting[app] = nil } else { apps.append(app) }
             }
             return admitted
+        }
+
+        private func leavesTheOthersHalf(_ app: String, _ waiter: Waiter) -> Bool {
+            guard let own = usedByApp[app] else { return true }
+            return own + waiter.cost <= limit / 2
         }
     }
 
@@ -73,7 +65,7 @@ final class RealmGate: Sendable {
     func enter(_ app: String, cost: Int) async {
         await withCheckedContinuation { continuation in
             let waiter = Waiter(cost: cost, continuation: continuation)
-            resume(inLaneOf: cost) { lane in lane.append(waiter, of: app) }
+            resume(inLaneOf: cost) { lane in lane.waiting.append(waiter, of: app) }
         }
     }
 
