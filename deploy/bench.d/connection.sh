@@ -71,7 +71,11 @@ measure_single_sockets() {
     single_pushes single "$seconds" '{"at": time.time() * 1000}'
     wait_for "${node_pid[0]}" 60 have_received $((pushes * count + 1000 * (warm + seconds))) ||
         fail "not all have it: $(counted)"
-    jq -sc 'map(.lags[]) | sort | {p50: .[length * 0.5 | floor], p99: .[length * 0.99 | floor]}' \
+    jq -sc 'map(.lags | to_entries[] | {lag: (.key | tonumber), count: .value}) | sort_by(.lag)
+        | (map(.count) | add) as $all
+        | [foreach .[] as $entry (0; . + $entry.count; {lag: $entry.lag, sum: .})]
+        | def quantile($part): first(.[] | select(.sum >= $part * $all)).lag;
+        {p50: quantile(0.5), p99: quantile(0.99)}' \
         "$stack"/devices-*.json >"$run_folder/connection-single.ours"
     figure connection-single p50 "event to socket at 1,000/s, p50" ms - 0
     figure connection-single p99 "event to socket at 1,000/s, p99" ms most 25
