@@ -133,12 +133,13 @@ package struct JWKSStore: Sendable {
     ///
     /// - Returns: Whether the caller may send it: no request was sent within the last minute.
     package func claim(_ url: String) async throws -> Bool {
+        // Not now(): the claim of a later transaction would be in the future of one that waited for it.
         try await database.execute(
             """
-            INSERT INTO jwks AS j (url, asked_at) VALUES ($1, now())
-            ON CONFLICT (url) DO UPDATE SET asked_at = now()
-                WHERE j.asked_at IS NULL OR j.asked_at > now()
-                    OR j.asked_at < now() - $2 * interval '1 second'
+            INSERT INTO jwks AS j (url, asked_at) VALUES ($1, clock_timestamp())
+            ON CONFLICT (url) DO UPDATE SET asked_at = clock_timestamp()
+                WHERE j.asked_at IS NULL OR j.asked_at > clock_timestamp()
+                    OR j.asked_at < clock_timestamp() - $2 * interval '1 second'
             """,
             [.text(url), .integer(Int(Self.askInterval.components.seconds))]
         ).affectedRows == 1
