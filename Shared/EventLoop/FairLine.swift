@@ -1,7 +1,8 @@
 /// A queue that is fair between owners: they take turns, and the elements of each owner are first
 /// in, first out. Pure.
 package struct FairLine<Element> {
-    private var lines: [String: [Element]] = [:]
+    /// Slices, as removing the first element of one moves no other.
+    private var lines: [String: ArraySlice<Element>] = [:]
     /// The owners with waiting elements, the next first.
     private var owners: [String] = []
 
@@ -19,7 +20,7 @@ package struct FairLine<Element> {
     /// - Returns: The first element of the next owner; `nil` if it is empty.
     package mutating func popFirst() -> Element? { owners.first.flatMap { popFirst(of: $0) } }
 
-    /// - Returns: The first element of the next owner whose first one is allowed; `nil` if there is none.
+    /// - Returns: The first element of the next owner whose first one is allowed; `nil`: all must wait.
     package func first(
         where isAllowed: (_ owner: String, Element) -> Bool
     ) -> (owner: String, element: Element)? {
@@ -34,13 +35,11 @@ package struct FairLine<Element> {
     /// Removes the first element of an owner, whose next turn comes after the others'.
     @discardableResult
     package mutating func popFirst(of owner: String) -> Element? {
-        guard var line = lines[owner], !line.isEmpty else { return nil }
+        guard let element = lines[owner]?.popFirst() else { return nil }
         owners.removeAll { $0 == owner }
-        let element = line.removeFirst()
-        if line.isEmpty {
+        if lines[owner]?.isEmpty == true {
             lines[owner] = nil
         } else {
-            lines[owner] = line
             owners.append(owner)
         }
         return element

@@ -18,8 +18,6 @@ final class RealmGate: Sendable {
         var usedByApp: [String: Int] = [:]
         var waiting = FairLine<Waiter>()
 
-        init(limit: Int) { self.limit = limit }
-
         mutating func change(_ app: String, by cost: Int) {
             used += cost
             let own = usedByApp[app, default: 0] + cost
