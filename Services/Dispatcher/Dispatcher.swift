@@ -21,17 +21,21 @@ struct Dispatcher {
             variables: DispatcherConfiguration.variables,
             operationsPort: DispatcherConfiguration.operationsPort,
             reading: DispatcherConfiguration.init,
-            parts: makeParts
+            parts: { configuration, runtime in
+                DispatchLoop.adopt(runtime.mainLoop)
+                return try await makeParts(configuration, in: runtime)
+            }
         )
     }
 }
 
 /// Makes the parts; each may use the parts before it. Shutdown runs in reverse: the consumers stop
 /// first, then the parts that claim. Then the deliveries drain, and the session releases the rest.
+@DispatchLoop
 func makeParts(
     _ configuration: DispatcherConfiguration,
     in runtime: ServiceRuntime
-) async throws -> [any ServicePart] {
+) throws -> [any ServicePart] {
     let ground = try DispatcherConnections(configuration, runtime)
     let (database, wakeUps) = (ground.database, WakeUps(on: runtime.mainLoop))
     let credentials = CredentialCache(
@@ -62,11 +66,13 @@ func makeParts(
     )
     let consumers = [ground.events, ground.configEvents, ground.changes].map(\.consumer)
     let heartbeat = Heartbeat(database, consumers: consumers, in: runtime) { state in
-        state.breakers = engine.healths.openBreakers(engine.clock.now(), .now())
-        state.slots = ServiceState.Slots(
-            inUse: engine.flight.budget.owned,
-            total: engine.flight.budget.total
-        )
+        (state.breakers, state.slots) = DispatchLoop.assumeIsolated {
+            let budget = engine.flight.budget
+            return (
+                engine.healths.openBreakers(engine.clock.now(), .now()),
+                ServiceState.Slots(inUse: budget.owned, total: budget.total)
+            )
+        }
     }
     let keeping: [any ServicePart] = [
         heartbeat, work.session,
@@ -82,9 +88,9 @@ func makeParts(
         strayRecoveryJob(database, engine, in: runtime),
     ]
     // The last part, so that it is the first to be stopped.
-    let stop = ClosurePart("stop") {
+    let stop = ClosurePart("stop") { @DispatchLoop in
         await runtime.mainLoop.untilCancelled()
-        await engine.prepareToStop()
+        engine.prepareToStop()
     }
     return ground.stores + keeping + sending + work.claiming
         + sync(ground, configuration, runtime) + work.intake + [
@@ -94,6 +100,7 @@ func makeParts(
 }
 
 /// Makes the parts that notify devices of changed datasets. Their pushes come back as events.
+@DispatchLoop
 private func sync(
     _ ground: DispatcherConnections,
     _ configuration: DispatcherConfiguration,

@@ -9,6 +9,7 @@ import ServiceShell
 import Storage
 
 /// The dispatcher's connections to Postgres, Kafka and the providers.
+@DispatchLoop
 struct DispatcherConnections {
     let database: PushDatabase
     /// The sessions' own connections.
@@ -83,7 +84,6 @@ struct DispatcherConnections {
             clock: database.clock
         )
         connections = ConnectionProvider(
-            on: loop,
             log: runtime.log,
             keep: { [database] messages in
                 try await database.connections.keep(
@@ -117,13 +117,11 @@ struct DispatcherConnections {
     }
 
     var providersPart: ClosurePart {
-        let (providers, connections, loop) = (providers, connections, loop)
-        return ClosurePart("providers") {
-            await loop.untilCancelled()
-            loop.execute {
-                providers.close()
-                connections.close()
-            }
+        let (providers, connections) = (providers, connections)
+        return ClosurePart("providers") { @DispatchLoop in
+            await DispatchLoop.loop.untilCancelled()
+            providers.close()
+            connections.close()
         }
     }
 }

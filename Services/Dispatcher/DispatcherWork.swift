@@ -4,6 +4,7 @@ import ServiceKit
 import ServiceShell
 
 /// The parts that bring work to the engine: records of Kafka, and claims in Postgres.
+@DispatchLoop
 struct DispatcherWork {
     let session: SessionHeartbeat
     let notifications: NotifyListener
@@ -73,8 +74,7 @@ struct DispatcherWork {
             database: database,
             credentials: credentials,
             senders: senders,
-            wakeUps: wakeUps,
-            loop: runtime.mainLoop
+            wakeUps: wakeUps
         )
         let events = EventIntake(
             database: database,

@@ -11,21 +11,18 @@ struct NotifyListener: ServicePart {
     let credentials: CredentialCache
     let senders: [ShardSender]
     let wakeUps: WakeUps
-    let loop: EventLoop
 
     func run() async throws {
-        let (loop, wakeUps, credentials, senders) = (loop, wakeUps, credentials, senders)
+        let (wakeUps, credentials, senders) = (wakeUps, credentials, senders)
         await database.listen(to: .credentials) { app in
-            loop.execute { credentials.forget(app) }
+            DispatchLoop.task { credentials.forget(app) }
         }
         await database.listen(to: .planning) { _ in wakeUps.wakeForPlanning() }
         await database.listen(to: .scheduled) { _ in wakeUps.wakeForSchedules() }
         await database.listen(to: .shards) { _ in wakeUps.wakeForShards() }
         await database.listen(to: .cancelled) { pushID in
-            Task(executorPreference: loop) {
-                for sender in senders { await sender.cancelled(pushID) }
-            }
+            DispatchLoop.task { for sender in senders { sender.cancelled(pushID) } }
         }
-        await loop.untilCancelled()
+        await DispatchLoop.loop.untilCancelled()
     }
 }

@@ -1,5 +1,4 @@
 import ConnectionStorage
-import EventLoop
 import Observability
 import PushCore
 import PushProviders
@@ -9,26 +8,24 @@ import Testing
 
 @Suite("Writes of messages for connections", .timeLimit(.minutes(1)))
 struct ConnectionProviderTests {
-    /// A store whose writes end by hand. Confined to the loop.
-    private final class Bench: @unchecked Sendable {
-        let loop: EventLoop
+    /// A store whose writes end by hand.
+    @DispatchLoop
+    private final class Bench {
         private(set) var provider: ConnectionProvider?
         /// The targets of each write.
         private(set) var writes: [[String]] = []
         private(set) var ended: [String] = []
         private var underWay: [CheckedContinuation<Void, Never>] = []
 
-        init() throws {
-            loop = try EventLoop(name: "connections")
+        init() {
             provider = ConnectionProvider(
-                on: loop,
                 log: .disabled,
                 keep: { [unowned self] messages in await self.keep(messages) },
                 notify: {}
             )
         }
 
-        private nonisolated(nonsending) func keep(_ messages: [NewMessage]) async -> Set<String> {
+        private func keep(_ messages: [NewMessage]) async -> Set<String> {
             writes.append(messages.map(\.target))
             await withCheckedContinuation { underWay.append($0) }
             return []
@@ -49,8 +46,8 @@ struct ConnectionProviderTests {
                     delivery: .init(app: app, pushID: "p", eventID: "e", target: target)
                 )
             }
-            provider?.client(of: app).send(notifications) { [unowned self] index, _ in
-                ended.append(targets[index])
+            provider?.client(of: app).send(notifications) { [self] index, _ in
+                DispatchLoop.assumeIsolated { ended.append(targets[index]) }
             }
         }
 
@@ -64,15 +61,13 @@ struct ConnectionProviderTests {
         }
     }
 
-    private func onLoop(_ body: @escaping @Sendable (Bench) async throws -> Void) async throws {
-        let bench = try Bench()
-        try await Task(executorPreference: bench.loop) { try await body(bench) }.value
-        await bench.loop.stop()
+    private func onLoop(_ body: @escaping @DispatchLoop (Bench) async -> Void) async {
+        await DispatchLoop.task { await body(Bench()) }.value
     }
 
     @Test("Messages that arrive during a write are the next one, as a whole")
-    func batches() async throws {
-        try await onLoop { bench in
+    func batches() async {
+        await onLoop { bench in
             bench.send(["a"], of: "shop")
             await bench.wait { bench.writes.count == 1 }
             bench.send(["b"], of: "shop")
@@ -88,8 +83,8 @@ struct ConnectionProviderTests {
     @Test(
         "A full batch does not wait for the write under way, and no more than four are written at once"
     )
-    func fullBatches() async throws {
-        try await onLoop { bench in
+    func fullBatches() async {
+        await onLoop { bench in
             bench.send(["a"], of: "shop")
             await bench.wait { bench.writes.count == 1 }
             bench.send((0..<2000).map(String.init), of: "shop")
@@ -106,8 +101,8 @@ struct ConnectionProviderTests {
     }
 
     @Test("A write that waits for another session delays the others for a short time only")
-    func slow() async throws {
-        try await onLoop { bench in
+    func slow() async {
+        await onLoop { bench in
             bench.send(["slow"], of: "shop")
             await bench.wait { bench.writes.count == 1 }
             bench.send(["b"], of: "other")

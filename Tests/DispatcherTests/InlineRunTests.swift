@@ -9,7 +9,7 @@ import Testing
 @testable import PushStorage
 
 /// The resources that runs share, without I/O. Its recorder stores what it is given.
-final class RunBench: RunRecording, @unchecked Sendable {
+final class RunBench: RunRecording {
     let session = WorkSession()
     let room: SendSlots
     let inHand = WorkInHand()
@@ -60,6 +60,7 @@ final class RunBench: RunRecording, @unchecked Sendable {
     }
 }
 
+@DispatchLoop
 @Suite("A run of the fast path, from its look-up to the ledger", .timeLimit(.minutes(1)))
 struct InlineRunTests {
     private let now = Instant(seconds: 1_800_000_000)
@@ -310,6 +311,7 @@ extension RunBench {
     fileprivate func forget() { ready = [] }
 }
 
+@DispatchLoop
 @Suite("Slots for a batch of events", .timeLimit(.minutes(1)))
 struct PromisedRoomTests {
     @Test("Promised slots are reserved until they are taken or released")

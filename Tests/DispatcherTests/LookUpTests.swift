@@ -1,4 +1,3 @@
-import EventLoop
 import JSON
 import PushCore
 import Testing
@@ -29,23 +28,20 @@ struct LookUpTests {
         #expect(IntakePace.weight(devices: 250) * 16 > IntakePace.limit)
     }
 
-    /// Answers by hand. Confined to the loop.
-    private final class Bench: @unchecked Sendable {
-        let loop: EventLoop
+    /// Answers by hand.
+    @DispatchLoop
+    private final class Bench {
         private var lookUps: LookUps?
         /// The ids of each look-up.
         private(set) var asked: [[String]] = []
         /// The gate that the first look-up waits for.
         private var gate: CheckedContinuation<Void, Never>?
 
-        init() throws {
-            loop = try EventLoop(name: "look-ups")
-            lookUps = LookUps(on: loop) { [unowned self] pushes in try await self.answer(pushes) }
+        init() {
+            lookUps = LookUps { [unowned self] pushes in try await self.answer(pushes) }
         }
 
-        private nonisolated(nonsending) func answer(
-            _ pushes: [NewPush]
-        ) async throws -> [LookedUpPush] {
+        private func answer(_ pushes: [NewPush]) async throws -> [LookedUpPush] {
             asked.append(pushes.map(\.eventID))
             if asked.count == 1 { await withCheckedContinuation { gate = $0 } }
             if pushes.contains(where: { $0.eventID == "bad" }) {
@@ -59,7 +55,7 @@ struct LookUpTests {
             var tasks: [Task<String, Never>] = []
             for batch in batches {
                 tasks.append(
-                    Task(executorPreference: loop) {
+                    DispatchLoop.task {
                         do {
                             let found = try await self.lookUps?(try batch.map(self.push)) ?? []
                             return found.map { if case .known = $0 { "known" } else { "many" } }
@@ -96,15 +92,13 @@ struct LookUpTests {
         }
     }
 
-    private func onLoop(_ body: @escaping @Sendable (Bench) async -> Void) async throws {
-        let bench = try Bench()
-        await Task(executorPreference: bench.loop) { await body(bench) }.value
-        await bench.loop.stop()
+    private func onLoop(_ body: @escaping @DispatchLoop (Bench) async -> Void) async {
+        await DispatchLoop.task { await body(Bench()) }.value
     }
 
     @Test("Batches that arrive during a look-up share the next one, and each gets its own answers")
-    func together() async throws {
-        try await onLoop { bench in
+    func together() async {
+        await onLoop { bench in
             let results = await bench.look(for: [["a"], ["b", "old"], ["c"], ["old"]])
             #expect(bench.asked == [["a"], ["b", "old", "c", "old"]])
             #expect(results == ["many", "many known", "many", "known"])
@@ -112,8 +106,8 @@ struct LookUpTests {
     }
 
     @Test("A slow look-up by field neither delays other look-ups nor waits for them")
-    func byField() async throws {
-        try await onLoop { bench in
+    func byField() async {
+        await onLoop { bench in
             let results = await bench.look(for: [["field"], ["a"], ["b"], ["old"]])
             #expect(bench.asked == [["field"], ["a"], ["b", "old"]])
             #expect(results == ["many", "many", "many", "known"])
@@ -121,8 +115,8 @@ struct LookUpTests {
     }
 
     @Test("A value that Postgres rejects fails one batch, and the others are looked up")
-    func refused() async throws {
-        try await onLoop { bench in
+    func refused() async {
+        await onLoop { bench in
             let results = await bench.look(for: [["a"], ["b"], ["bad"], ["old"]])
             #expect(bench.asked == [["a"], ["b", "bad", "old"], ["b"], ["bad"], ["old"]])
             #expect(results == ["many", "many", "failed", "known"])

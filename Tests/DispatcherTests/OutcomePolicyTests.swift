@@ -13,13 +13,6 @@ struct OutcomePolicyTests {
     private let now = Self.now
     private let policy = OutcomePolicy(maximumAge: 3 * Self.day)
 
-    private func health() -> ClientHealth {
-        ClientHealth(
-            SendBudget.Client(1),
-            backlog: ProviderBacklog(limit: 10, share: 10)
-        )
-    }
-
     private static func delivery(
         _ provider: Platform = .apns,
         topic: String? = nil,
@@ -261,8 +254,17 @@ struct OutcomePolicyTests {
         #expect(end.status == 299 && end.reason == "why" && end.messageID == "m")
         #expect(end.at == now)
     }
+}
 
-    // MARK: Effect of an answer on its provider's health
+/// The effect of an answer on its provider's health.
+@DispatchLoop
+extension OutcomePolicyTests {
+    private func health() -> ClientHealth {
+        ClientHealth(
+            SendBudget.Client(1),
+            backlog: ProviderBacklog(limit: 10, share: 10)
+        )
+    }
 
     /// Returns how many of these answers disable their token.
     private func disabled(

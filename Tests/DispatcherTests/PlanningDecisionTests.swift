@@ -119,7 +119,7 @@ struct PlanningDecisionTests {
 
 @Suite("The limit of concurrent plans", .timeLimit(.minutes(1)))
 struct PlannerGateTests {
-    @MainActor
+    @DispatchLoop
     @Test("Two portions are planned at once, and each that ends admits the next app's first")
     func gate() async {
         let gate = PlannerGate(2)
@@ -130,7 +130,7 @@ struct PlannerGateTests {
         var (came, entered): ([String], [String]) = ([], [])
         var waiting: [String: Task<Void, Never>] = [:]
         for (name, app) in [("l1", "large"), ("l2", "large"), ("s1", "small")] {
-            waiting[name] = Task {
+            waiting[name] = DispatchLoop.task {
                 came.append(name)
                 await gate.enter(app)
                 entered.append(name)

@@ -24,6 +24,7 @@ struct ProviderBreakerTests {
         #expect(breaker.admit(now: start) == .later(start.adding(milliseconds: 1000)))
     }
 
+    @DispatchLoop
     @Test("An open breaker is reported with its first failure, until nothing probes it any more")
     func reported() {
         let healths = ProviderHealths(

@@ -1,4 +1,3 @@
-import EventLoop
 import JSON
 import PushCore
 import PushProviders
@@ -7,6 +6,7 @@ import Testing
 
 @testable import Dispatcher
 
+@DispatchLoop
 @Suite("Push context, shared by the deliveries of one push", .timeLimit(.minutes(1)))
 struct PushContextTests {
     private func context(_ data: JSONObject?) -> PushContext {
@@ -69,9 +69,8 @@ struct PushContextTests {
         struct Weak {
             weak var context: PushContext?
         }
-        let loop = try EventLoop(name: "contexts-test")
         let uri = "postgres://127.0.0.1:1/nobody"
-        let database = PushDatabase(DatabaseConfiguration(uri: uri), on: loop)
+        let database = PushDatabase(DatabaseConfiguration(uri: uri), on: DispatchLoop.loop)
         let contexts = PushContextCache(database: database)
         var all: [Weak] = []
         for number in 0..<300 {
@@ -95,14 +94,12 @@ struct PushContextTests {
         #expect(all.suffix(kept).allSatisfy { $0.context != nil })
         #expect((1...PushContextCache.budgetBytes).contains(contexts.weightBytes))
         await database.close()
-        await loop.stop()
     }
 
     @Test("A context in use is found however many came after it, so that its pace is shared")
     func inUse() async throws {
-        let loop = try EventLoop(name: "contexts-test")
         let uri = "postgres://127.0.0.1:1/nobody"
-        let database = PushDatabase(DatabaseConfiguration(uri: uri), on: loop)
+        let database = PushDatabase(DatabaseConfiguration(uri: uri), on: DispatchLoop.loop)
         let contexts = PushContextCache(database: database)
         let used = context(["alert": "x"])
         contexts.remember(used)
@@ -124,7 +121,6 @@ struct PushContextTests {
         let found = try await contexts.load([used.pushID])
         #expect(found[used.pushID] === used)
         await database.close()
-        await loop.stop()
     }
 
     @Test(

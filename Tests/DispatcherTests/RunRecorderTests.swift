@@ -1,4 +1,3 @@
-import EventLoop
 import Kafka
 import Observability
 import PushCore
@@ -14,10 +13,9 @@ import Testing
 struct RunRecorderTests {
     private struct Failure: Error {}
 
-    /// Records of Kafka and writes to the ledger, in the order of the requests. Confined to the
-    /// loop.
-    private final class Bench: OutcomeLog, LedgerWriting, @unchecked Sendable {
-        let loop: EventLoop
+    /// Records of Kafka and writes to the ledger, in the order of the requests.
+    @DispatchLoop
+    private final class Bench {
         let session = WorkSession()
         let inHand = WorkInHand()
         let notReady = NotReadyReasons()
@@ -33,8 +31,7 @@ struct RunRecorderTests {
         var onProduce: () -> Void = {}
         private var waiter: CheckedContinuation<Void, Never>?
 
-        init() throws {
-            loop = try EventLoop(name: "recorder")
+        init() {
             session.begin(1)
             room = SendSlots(total: 100, session: session) { _ in }
             let door = Door()
@@ -45,14 +42,14 @@ struct RunRecorderTests {
                 session: session,
                 notReady: notReady,
                 meters: DeliveryMetrics(Metrics()),
-                loop: loop,
                 logger: .disabled
             )
             door.bench = self
         }
 
         /// Stands in for the bench until there is one.
-        private final class Door: OutcomeLog, LedgerWriting, @unchecked Sendable {
+        @DispatchLoop
+        private final class Door: OutcomeLog, LedgerWriting {
             weak var bench: Bench?
 
             func append(_ block: KafkaRecordBlock) async -> [Int: any Error] {
@@ -96,7 +93,7 @@ struct RunRecorderTests {
         }
 
         /// Notes the end of its row.
-        private final class Row: RecordedRun, @unchecked Sendable {
+        private final class Row: RecordedRun {
             let run: RowRun
             let onEnd: () -> Void
 
@@ -129,7 +126,7 @@ struct RunRecorderTests {
         }
 
         /// A recorder that ignores its runs.
-        private final class Nowhere: RunRecording, @unchecked Sendable {
+        private final class Nowhere: RunRecording {
             func add(_ run: any RecordedRun, _ place: Int) {}
         }
 
@@ -159,15 +156,13 @@ struct RunRecorderTests {
         }
     }
 
-    private func onLoop(_ body: @escaping @Sendable (Bench) async -> Void) async throws {
-        let bench = try Bench()
-        await Task(executorPreference: bench.loop) { await body(bench) }.value
-        await bench.loop.stop()
+    private func onLoop(_ body: @escaping @DispatchLoop (Bench) async -> Void) async {
+        await DispatchLoop.task { await body(Bench()) }.value
     }
 
     @Test("Promise 4: outcomes of many are produced in one block and then written in one batch")
-    func order() async throws {
-        try await onLoop { bench in
+    func order() async {
+        await onLoop { bench in
             await bench.record(["a", "b", "c"])
             #expect(bench.steps == ["produce 3", "write a b c"])
             #expect(bench.released == ["a", "b", "c"])
@@ -176,8 +171,8 @@ struct RunRecorderTests {
     }
 
     @Test("A retry is written without an outcome, and its row is released first")
-    func postponed() async throws {
-        try await onLoop { bench in
+    func postponed() async {
+        await onLoop { bench in
             await bench.record(["a"], .retry(at: .now()))
             #expect(bench.steps == ["write a"])
             #expect(bench.inHand.rows.isEmpty)
@@ -187,8 +182,8 @@ struct RunRecorderTests {
     @Test(
         "Only a failed record is produced again, and the others are written meanwhile (rule 58)"
     )
-    func producedAgain() async throws {
-        try await onLoop { bench in
+    func producedAgain() async {
+        await onLoop { bench in
             bench.failures = [[1], [0]]
             await bench.record(["a", "b", "c"])
             #expect(
@@ -199,8 +194,8 @@ struct RunRecorderTests {
     }
 
     @Test("A session that is lost between producing and writing writes nothing (rule 58)")
-    func lostBetween() async throws {
-        try await onLoop { bench in
+    func lostBetween() async {
+        await onLoop { bench in
             bench.onProduce = { _ = bench.session.lose(1) }
             await bench.record(["a", "b"])
             #expect(bench.steps == ["produce 2"])
@@ -209,8 +204,8 @@ struct RunRecorderTests {
     }
 
     @Test("Outcomes are not produced again after the session is lost")
-    func lostWhileFailing() async throws {
-        try await onLoop { bench in
+    func lostWhileFailing() async {
+        await onLoop { bench in
             bench.failures = [[0]]
             bench.onProduce = { _ = bench.session.lose(1) }
             await bench.record(["a"])
@@ -222,8 +217,8 @@ struct RunRecorderTests {
     @Test(
         "A session that is missing in the table is reported to the engine, without a retry"
     )
-    func unknownSession() async throws {
-        try await onLoop { bench in
+    func unknownSession() async {
+        await onLoop { bench in
             var lost: [Int] = []
             bench.recorder.onLost = {
                 lost.append($0)
@@ -238,8 +233,8 @@ struct RunRecorderTests {
     }
 
     @Test("A ledger that is unavailable is retried, with the reason until then (rule 80)")
-    func writtenAgain() async throws {
-        try await onLoop { bench in
+    func writtenAgain() async {
+        await onLoop { bench in
             bench.errors = [Failure(), Failure()]
             await bench.record(["a", "b"])
             #expect(bench.steps == ["produce 2", "write a b", "write a b", "write a b"])
@@ -249,8 +244,8 @@ struct RunRecorderTests {
     }
 
     @Test("A batch that takes too long is halved, without producing its outcomes again (rule 10)")
-    func halved() async throws {
-        try await onLoop { bench in
+    func halved() async {
+        await onLoop { bench in
             bench.errors = [StorageError(.database, "too long", sqlState: "57014")]
             await bench.record(["a", "b"])
             #expect(bench.steps == ["produce 2", "write a b", "write a", "write b"])
@@ -258,8 +253,8 @@ struct RunRecorderTests {
     }
 
     @Test("An entry that the ledger rejects is retried and delays no other")
-    func stuck() async throws {
-        try await onLoop { bench in
+    func stuck() async {
+        await onLoop { bench in
             let refusal = StorageError(.conflict, "no")
             bench.errors = [refusal, refusal]
             await bench.record(["a", "b"])
@@ -272,8 +267,8 @@ struct RunRecorderTests {
     }
 
     @Test("A row that another session owns by now is released and not counted")
-    func anothers() async throws {
-        try await onLoop { bench in
+    func anothers() async {
+        await onLoop { bench in
             bench.result = .notOwned
             await bench.record(["a"])
             #expect(bench.released == ["a"])

@@ -1,4 +1,3 @@
-import EventLoop
 import JSON
 import Kafka
 import Observability
@@ -10,9 +9,9 @@ import Testing
 @testable import Dispatcher
 @testable import PushStorage
 
-/// A sender, its runs and a provider without a network. Confined to a loop.
-private final class SenderBench: ClientDirectory, ProviderClient, @unchecked Sendable {
-    let loop: EventLoop
+/// A sender, its runs and a provider without a network.
+@DispatchLoop
+private final class SenderBench: ClientDirectory, @preconcurrency ProviderClient {
     let session = WorkSession()
     let room: SendSlots
     let health = RunBench.health(limit: 3)
@@ -26,7 +25,6 @@ private final class SenderBench: ClientDirectory, ProviderClient, @unchecked Sen
     var switchedOff: String?
 
     init(total: Int, pace: Int? = nil) throws {
-        loop = try EventLoop(name: "sender")
         session.begin(1)
         room = SendSlots(total: total, session: session) { _ in }
         var object: JSONObject = ["id": "e", "installations": ["a"], "data": ["alert": "x"]]
@@ -43,8 +41,7 @@ private final class SenderBench: ClientDirectory, ProviderClient, @unchecked Sen
             credentials: self,
             policy: OutcomePolicy(maximumAge: 86_400_000),
             clock: DatabaseClock(),
-            meters: DeliveryMetrics(Metrics()),
-            loop: loop
+            meters: DeliveryMetrics(Metrics())
         )
     }
 
@@ -81,8 +78,8 @@ private final class SenderBench: ClientDirectory, ProviderClient, @unchecked Sen
     }
 }
 
-/// A run that notes how its members ended, and releases their slots at once. Confined to a loop.
-private final class NotingRun: OrderedRun, @unchecked Sendable {
+/// A run that notes how its members ended, and releases their slots at once.
+private final class NotingRun: OrderedRun {
     let bench: SenderBench
     private let members: [ShardMember]
     let use: SendBudget.Use
@@ -140,27 +137,19 @@ private final class NotingRun: OrderedRun, @unchecked Sendable {
     }
 }
 
-/// Runs `body` on the loop of a bench.
-private func on(
-    total: Int = 100,
-    pace: Int? = nil,
-    _ body: @escaping @Sendable (SenderBench) -> Void
-) async throws {
+/// Runs `body` with a bench.
+@DispatchLoop
+private func on(total: Int = 100, pace: Int? = nil, _ body: (SenderBench) -> Void) throws {
     let bench = try SenderBench(total: total, pace: pace)
-    await withCheckedContinuation { done in
-        bench.loop.execute {
-            body(bench)
-            done.resume()
-        }
-    }
-    await bench.loop.stop()
+    body(bench)
 }
 
+@DispatchLoop
 @Suite("Sending the members of runs", .timeLimit(.minutes(1)))
 struct RunSenderTests {
     @Test("Members leave in one call to their client, and each ends by its answer")
-    func answered() async throws {
-        try await on { bench in
+    func answered() throws {
+        try on { bench in
             let run = NotingRun(bench, ["a", "b"])
             run.sendAll()
             #expect(bench.inFlight.map(\.target) == ["a", "b"])
@@ -173,13 +162,13 @@ struct RunSenderTests {
     }
 
     @Test("The order of checks is: switched off, credentials, client, breaker (rule 34)")
-    func checks() async throws {
-        try await on { bench in
+    func checks() throws {
+        try on { bench in
             bench.openBreaker()
             bench.obstacle = "no credential"
             bench.isLoaded = false
             bench.switchedOff = "switched off"
-            func end() -> DeliveryEnd? {
+            @DispatchLoop func end() -> DeliveryEnd? {
                 let run = NotingRun(bench, ["a"])
                 run.sendAll()
                 return run.ends["a"]
@@ -198,8 +187,8 @@ struct RunSenderTests {
     }
 
     @Test("A push with a pace releases members beyond it, on their first attempt only (rule 45)")
-    func pace() async throws {
-        try await on(pace: 1) { bench in
+    func pace() throws {
+        try on(pace: 1) { bench in
             let first = NotingRun(bench, ["a", "b", "c"])
             first.sendAll(keepsPace: true)
             #expect(bench.inFlight.count < 3 && first.due.count == 3 - bench.inFlight.count)
@@ -210,8 +199,8 @@ struct RunSenderTests {
     }
 
     @Test("After a stop nothing is sent, and a member is due at once")
-    func stopping() async throws {
-        try await on { bench in
+    func stopping() throws {
+        try on { bench in
             _ = bench.session.stop(at: .now)
             let run = NotingRun(bench, ["a"])
             run.sendAll()
@@ -220,8 +209,8 @@ struct RunSenderTests {
     }
 
     @Test("An answer to a dropped run releases its slot and ends no delivery")
-    func dropped() async throws {
-        try await on { bench in
+    func dropped() throws {
+        try on { bench in
             let run = NotingRun(bench, ["a"])
             run.sendAll()
             run.isDropped = true
@@ -232,8 +221,8 @@ struct RunSenderTests {
     }
 
     @Test("A shard stops at the first member without a slot, and skips no member")
-    func noRoom() async throws {
-        try await on(total: 10) { bench in
+    func noRoom() throws {
+        try on(total: 10) { bench in
             let run = NotingRun(bench, (0..<9).map(String.init), lane: 1, isShard: true)
             let sent = bench.sender?.send(0..<9, of: run)
             // A broadcast may use five eighths, and one client half of all.
@@ -244,8 +233,8 @@ struct RunSenderTests {
     }
 
     @Test("A push that names many devices uses the slots of single devices, not of a broadcast")
-    func named() async throws {
-        try await on(total: 16) { bench in
+    func named() throws {
+        try on(total: 16) { bench in
             while bench.room.budget.admit(.shards, SendBudget.Client(99)) {}
             let run = NotingRun(bench, ["a", "b"], lane: 0, isShard: true)
             #expect(bench.sender?.send(0..<2, of: run).done == 2)
@@ -255,8 +244,8 @@ struct RunSenderTests {
     }
 
     @Test("A shard stops at an unhealthy provider, and keeps no slot (rule 43)")
-    func ill() async throws {
-        try await on { bench in
+    func ill() throws {
+        try on { bench in
             bench.openBreaker()
             let run = NotingRun(bench, ["a", "b"], lane: 1, isShard: true)
             let sent = bench.sender?.send(0..<2, of: run)
@@ -270,8 +259,8 @@ struct RunSenderTests {
     }
 
     @Test("A shard waits until its app's credentials are read again")
-    func unready() async throws {
-        try await on { bench in
+    func unready() throws {
+        try on { bench in
             bench.isLoaded = false
             let run = NotingRun(bench, ["a"], lane: 1, isShard: true)
             let sent = bench.sender?.send(0..<1, of: run)
@@ -281,11 +270,12 @@ struct RunSenderTests {
     }
 }
 
+@DispatchLoop
 @Suite("Members that wait for their provider's share", .timeLimit(.minutes(1)))
 struct WaitingTests {
     @Test("Waiting members leave in order as soon as there are slots, each with its slot")
-    func inOrder() async throws {
-        try await on { bench in
+    func inOrder() throws {
+        try on { bench in
             let run = NotingRun(bench, ["a", "b", "c"])
             for position in 0..<3 { bench.sender?.wait(position, of: run, .now()) }
             #expect(bench.inFlight.isEmpty && run.ends.isEmpty)
@@ -298,8 +288,8 @@ struct WaitingTests {
     }
 
     @Test("Members beyond a provider's share wait in order, over several runs")
-    func beyond() async throws {
-        try await on(total: 16) { bench in
+    func beyond() throws {
+        try on(total: 16) { bench in
             NotingRun(bench, (0..<8).map(String.init)).sendAll()
             NotingRun(bench, ["i"]).sendAll()
             #expect(bench.inFlight.count == 8)
@@ -310,8 +300,8 @@ struct WaitingTests {
     }
 
     @Test("A row of a broadcast is rescheduled instead of waiting here")
-    func broadcasts() async throws {
-        try await on { bench in
+    func broadcasts() throws {
+        try on { bench in
             let run = NotingRun(bench, ["a"], lane: 1)
             bench.sender?.wait(0, of: run, .now())
             #expect(run.due == ["a"])
@@ -319,8 +309,8 @@ struct WaitingTests {
     }
 
     @Test("A stop releases all, a lost session forgets them, and both free all slots")
-    func ends() async throws {
-        try await on { bench in
+    func ends() throws {
+        try on { bench in
             let run = NotingRun(bench, ["a", "b", "c"])
             for position in 0..<2 { bench.sender?.wait(position, of: run, .now()) }
             bench.sender?.releaseWaiting()

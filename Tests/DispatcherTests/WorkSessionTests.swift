@@ -5,6 +5,7 @@ import Testing
 
 @testable import Dispatcher
 
+@DispatchLoop
 @Suite("The session under which this process works", .timeLimit(.minutes(1)))
 struct WorkSessionTests {
     @Test("Only the current session can be lost, and only once")
@@ -34,6 +35,7 @@ struct WorkSessionTests {
     }
 }
 
+@DispatchLoop
 @Suite("Rows that this process works on", .timeLimit(.minutes(1)))
 struct WorkInHandTests {
     private func key(_ target: String) -> DeliveryKey {
@@ -70,6 +72,7 @@ struct WorkInHandTests {
     }
 }
 
+@DispatchLoop
 @Suite("Waiting for slots", .timeLimit(.minutes(1)))
 struct SendSlotsTests {
     private let shop = SendBudget.Client(1)

@@ -19,9 +19,8 @@ extension EventIntake {
         /// Waits until all pushes of the fast path have ended.
         ///
         /// - Returns: The pushes that were not written, with how they ended.
-        nonisolated(nonsending) func waitUntilFinished() async -> [(
-            item: EventBatch.Usable, end: InlineEnd
-        )] {
+        @DispatchLoop
+        func waitUntilFinished() async -> [(item: EventBatch.Usable, end: InlineEnd)] {
             for run in runs { await run.waitUntilFinished() }
             for timer in timers { timer.cancel() }
             return runs.flatMap(\.ends)
@@ -113,7 +112,7 @@ extension EventIntake {
     private func send(_ run: InlineRun, room: Int, _ entered: inout Entered) async -> Bool {
         entered.runs.append(run)
         guard await send(run, room: room) else { return false }
-        entered.timers.append(loop.schedule(after: hold) { run.hold() })
+        entered.timers.append(DispatchLoop.loop.schedule(after: hold) { run.hold() })
         return true
     }
 

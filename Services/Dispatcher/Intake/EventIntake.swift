@@ -1,5 +1,4 @@
 import Cryptography
-import EventLoop
 import Kafka
 import Observability
 import PushCore
@@ -18,12 +17,8 @@ import Storage
 ///
 /// Shutdown: leaves a batch unfinished if it cannot be planned or recorded. The partition's next
 /// owner reads it again.
-actor EventIntake {
-    nonisolated let loop: EventLoop
-    nonisolated var unownedExecutor: UnownedSerialExecutor {
-        unsafe loop.asUnownedSerialExecutor()
-    }
-
+@DispatchLoop
+final class EventIntake {
     /// The number of portions planned at once: while one is written to disk, another is read.
     private static let planners = 2
     let database: PushDatabase
@@ -53,7 +48,6 @@ actor EventIntake {
         runtime: ServiceRuntime,
         onPlanning: @escaping @Sendable () -> Void
     ) {
-        loop = runtime.mainLoop
         self.database = database
         self.credentials = credentials
         self.contexts = contexts
@@ -68,12 +62,12 @@ actor EventIntake {
             meters.lookUps.add(pushes.count)
             return found
         }
-        lookUps = LookUps(on: runtime.mainLoop, lookUp)
-        largeLookUps = LookUps(on: runtime.mainLoop, lookUp)
+        lookUps = LookUps(lookUp)
+        largeLookUps = LookUps(lookUp)
         self.onPlanning = onPlanning
         log = runtime.log
         retry = RecordRetry(cannot: "events cannot be planned", in: runtime) {
-            engine.session.isStopping
+            DispatchLoop.assumeIsolated { engine.session.isStopping }
         }
         plannedDeliveries = runtime.metrics.counter(.pushDeliveriesPlanned, ["lane": "direct"])
     }
@@ -81,7 +75,7 @@ actor EventIntake {
     /// Makes a consumer of a topic of events. It handles many batches at once, as those of the fast
     /// path wait until they are recorded, and at half load each batch has only a few records. They
     /// wait for slots, which bounds their memory.
-    nonisolated func consumer(
+    func consumer(
         _ name: String,
         of source: RecordSource,
         batches: Int,
@@ -248,7 +242,7 @@ actor EventIntake {
                 queue.planned { result.deferredPushIDs.contains($0.pushID) }
                 await handOn(result, of: portion.items, session: session)
             } catch let error as StorageError where error.kind == .sessionLost {
-                await engine.abandon(session: session)
+                engine.abandon(session: session)
             } catch let error as StorageError where error.isOfTheValues {
                 guard let item = queue.refused() else { continue }
                 refused.append((item, DeadLetterReason(.notStorable, error.description)))
@@ -315,9 +309,8 @@ extension NewPush {
 }
 
 /// Limits the number of portions of events that are planned at once. Waiting apps take turns.
-///
-/// Confined to the loop.
-final class PlannerGate: @unchecked Sendable {
+@DispatchLoop
+final class PlannerGate {
     private var free: Int
     private var waiters = AppTurns<CheckedContinuation<Void, Never>>()
 
@@ -326,7 +319,7 @@ final class PlannerGate: @unchecked Sendable {
     /// Whether the next one has to wait.
     var isFull: Bool { free == 0 }
 
-    nonisolated(nonsending) func enter(_ app: String) async {
+    func enter(_ app: String) async {
         // Checked in the closure: the task may be queued once more before the closure runs.
         await withCheckedContinuation { waiter in
             if free > 0 {

@@ -1,9 +1,8 @@
 import PushEvents
 
 /// The pushes of the fast path that have not ended, by id. A copy of an event waits for the first.
-///
-/// Confined to the loop.
-final class InlinePushes: @unchecked Sendable {
+@DispatchLoop
+final class InlinePushes {
     private var pushes: [String: (run: InlineRun, index: Int)] = [:]
 
     /// The number of pushes that are looked up or sent and have not ended.

@@ -27,8 +27,9 @@ enum InlineEnd: Equatable {
 /// `DISPATCH_HOLD` has passed; over. A member that ends while its push is written waits for the
 /// write. A member that ends after the write is a row.
 ///
-/// Confined to the loop. No clock, no I/O.
-final class InlineRun: Run, @unchecked Sendable {
+/// No clock, no I/O.
+@DispatchLoop
+final class InlineRun: Run {
     enum State: Equatable { case lookingUp, sending, writing, over }
 
     /// A class: a copy of a struct would retain each of its forty strings.
@@ -209,8 +210,8 @@ final class InlineRun: Run, @unchecked Sendable {
         waiter = nil
     }
 
-    /// Waits until all pushes have ended. On the loop.
-    nonisolated(nonsending) func waitUntilFinished() async {
+    /// Waits until all pushes have ended.
+    func waitUntilFinished() async {
         // Checked in the closure: the task may be queued once more before the closure runs.
         await withCheckedContinuation { continuation in
             if outstanding > 0 { waiter = continuation } else { continuation.resume() }

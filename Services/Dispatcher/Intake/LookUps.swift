@@ -1,4 +1,3 @@
-import EventLoop
 import PushCore
 import PushStorage
 import Storage
@@ -36,10 +35,9 @@ enum IntakePace {
 /// Looks up the pushes of many batches together. A batch with a push that names its devices by a
 /// field is looked up by itself: it may take up to the statement timeout, and the others do not
 /// wait for it.
-///
-/// Confined to the loop.
-final class LookUps: @unchecked Sendable {
-    typealias LookUp = @Sendable ([NewPush]) async throws -> [LookedUpPush]
+@DispatchLoop
+final class LookUps {
+    typealias LookUp = @DispatchLoop ([NewPush]) async throws -> [LookedUpPush]
 
     private struct Entry {
         let pushes: [NewPush]
@@ -48,27 +46,19 @@ final class LookUps: @unchecked Sendable {
     }
 
     private let lookUp: LookUp
-    private let loop: EventLoop
     private var entries: [Entry] = []
     /// The weight of `entries`.
     private var waiting = 0
     private var underWay = 0
 
-    /// - Parameters:
-    ///   - loop: The process' main loop.
-    ///   - lookUp: Looks up pushes; its argument has no push twice.
-    init(on loop: EventLoop, _ lookUp: @escaping LookUp) {
-        self.loop = loop
-        self.lookUp = lookUp
-    }
+    /// - Parameter lookUp: Looks up pushes; its argument has no push twice.
+    init(_ lookUp: @escaping LookUp) { self.lookUp = lookUp }
 
     /// - Parameter pushes: The pushes; none of them is being looked up already.
     /// - Returns: The results, in the order of the pushes.
     /// - Throws: The errors of `lookUp`. An error of the values is thrown only if it is caused by
     ///   this batch.
-    nonisolated(nonsending) func callAsFunction(
-        _ pushes: [NewPush]
-    ) async throws -> [LookedUpPush] {
+    func callAsFunction(_ pushes: [NewPush]) async throws -> [LookedUpPush] {
         if pushes.contains(where: \.namesByField) { return try await lookUp(pushes) }
         let weight = pushes.reduce(0) { $0 + IntakePace.weight(devices: $1.namedCount) }
         return try await withCheckedThrowingContinuation { waiter in
@@ -92,14 +82,14 @@ final class LookUps: @unchecked Sendable {
         entries.removeFirst(taken)
         waiting -= weight
         underWay += 1
-        Task(executorPreference: loop) {
+        DispatchLoop.task {
             await self.perform(batches)
             self.underWay -= 1
             self.begin()
         }
     }
 
-    private nonisolated(nonsending) func perform(_ entries: [Entry]) async {
+    private func perform(_ entries: [Entry]) async {
         do {
             var found = try await lookUp(entries.flatMap(\.pushes))[...]
             for entry in entries {

@@ -1,4 +1,3 @@
-import EventLoop
 import JSON
 import Observability
 import PushCore
@@ -20,16 +19,12 @@ import Storage
 /// first. `strayRecoveryJob` finds strays that are committed later.
 ///
 /// Shutdown: stops between two pages.
-actor AudiencePlanner: ServicePart {
-    nonisolated let loop: EventLoop
-    nonisolated var unownedExecutor: UnownedSerialExecutor {
-        unsafe loop.asUnownedSerialExecutor()
-    }
-
+@DispatchLoop
+final class AudiencePlanner: ServicePart {
     nonisolated let name: String
-    private nonisolated let worker: ClaimWorker
+    private let worker: ClaimWorker
     /// The reasons why pages of claimed pushes failed.
-    private nonisolated let notReady = NotReadyReasons()
+    private let notReady = NotReadyReasons()
     nonisolated func notReadyReason() -> String? { worker.notReadyReason() ?? notReady.reason }
 
     private static let idleWait: Duration = .seconds(1)
@@ -65,7 +60,6 @@ actor AudiencePlanner: ServicePart {
         runtime: ServiceRuntime,
         onPage: @escaping @Sendable () -> Void
     ) {
-        loop = runtime.mainLoop
         name = "planner of \(kind) audiences"
         self.kind = kind
         self.database = database
@@ -73,7 +67,7 @@ actor AudiencePlanner: ServicePart {
         worker = ClaimWorker(
             "pushes cannot be claimed for planning",
             wokenBy: wakeUp,
-            on: loop,
+            on: runtime.mainLoop,
             log: runtime.log
         )
         self.onPage = onPage
@@ -81,7 +75,7 @@ actor AudiencePlanner: ServicePart {
         log = runtime.log
     }
 
-    func run() async throws {
+    @DispatchLoop func run() async throws {
         await worker.run {
             guard try await !planNext() else { return .again }
             notReady.clear(Self.cannotPlan)
@@ -147,7 +141,7 @@ actor AudiencePlanner: ServicePart {
                 except: retries.backingOff(at: .now)
             )
         } catch let error as StorageError where error.kind == .sessionLost {
-            await engine.abandon(session: session)
+            engine.abandon(session: session)
             return nil
         } catch {
             // The claim may have been committed.

@@ -1,4 +1,3 @@
-import EventLoop
 import Observability
 import PushCore
 import PushStorage
@@ -14,14 +13,10 @@ import Storage
 /// released twice.
 ///
 /// Shutdown: releases no more pushes.
-actor ScheduleReleaser: ServicePart {
-    nonisolated let loop: EventLoop
-    nonisolated var unownedExecutor: UnownedSerialExecutor {
-        unsafe loop.asUnownedSerialExecutor()
-    }
-
+@DispatchLoop
+final class ScheduleReleaser: ServicePart {
     nonisolated let name = "schedules"
-    private nonisolated let worker: ClaimWorker
+    private let worker: ClaimWorker
     nonisolated func notReadyReason() -> String? { worker.notReadyReason() }
 
     /// The poll interval, in case a notification was missed.
@@ -47,14 +42,13 @@ actor ScheduleReleaser: ServicePart {
         runtime: ServiceRuntime,
         onRelease: @escaping @Sendable () -> Void
     ) {
-        loop = runtime.mainLoop
         self.database = database
         self.contexts = contexts
         self.engine = engine
         worker = ClaimWorker(
             "scheduled pushes cannot be released",
             wokenBy: wakeUp,
-            on: loop,
+            on: runtime.mainLoop,
             log: runtime.log
         )
         self.onRelease = onRelease
@@ -62,7 +56,7 @@ actor ScheduleReleaser: ServicePart {
         released = runtime.metrics.counter(.pushesReleased)
     }
 
-    func run() async throws {
+    @DispatchLoop func run() async throws {
         await worker.run {
             let wait = try await releaseDue()
             return wait > .zero ? .sleep(atMost: wait) : .again
@@ -86,7 +80,7 @@ actor ScheduleReleaser: ServicePart {
             try await handle(error)
             return .zero
         } catch let error as StorageError where error.kind == .sessionLost {
-            await engine.abandon(session: session)
+            engine.abandon(session: session)
             return .milliseconds(250)
         } catch let error as StorageError where error.mayBeOfThePush && retries.shrink() {
             return .zero

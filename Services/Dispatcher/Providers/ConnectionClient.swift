@@ -11,8 +11,9 @@ import Storage
 /// Authority: messages that were handed over and are not stored yet. They are written in batches: what
 /// arrives during a write is the next batch, and only full batches, or those behind a slow write, are
 /// written at the same time. A message that was written before is not written again, so any failure may be
-/// retried. Confined to the dispatcher's loop.
-final class ConnectionProvider: @unchecked Sendable {
+/// retried.
+@DispatchLoop
+final class ConnectionProvider {
     /// Stores messages, and returns the ids of those whose installation has been deleted.
     typealias Keep = @Sendable ([NewMessage]) async throws -> Set<String>
 
@@ -35,7 +36,6 @@ final class ConnectionProvider: @unchecked Sendable {
     private let keep: Keep
     /// Wakes the nodes, as messages were stored.
     private let notify: @Sendable () async throws -> Void
-    private let loop: EventLoop
     private let log: Log
     private var clients: [String: ConnectionClient] = [:]
     /// The clients with waiting messages, the next first.
@@ -49,14 +49,12 @@ final class ConnectionProvider: @unchecked Sendable {
     private var isClosed = false
 
     init(
-        on loop: EventLoop,
         log: Log,
         keep: @escaping Keep,
         notify: @escaping @Sendable () async throws -> Void
     ) {
         self.keep = keep
         self.notify = notify
-        self.loop = loop
         self.log = log
     }
 
@@ -105,10 +103,10 @@ final class ConnectionProvider: @unchecked Sendable {
         lastWrite += 1
         let number = lastWrite
         recent.insert(number)
-        let timer = loop.schedule(after: Self.patience) { [self] in
+        let timer = DispatchLoop.loop.schedule(after: Self.patience) { [self] in
             if recent.remove(number) != nil { write() }
         }
-        Task(executorPreference: loop) { [self] in
+        DispatchLoop.task { [self] in
             await write(batch)
             timer.cancel()
             recent.remove(number)
@@ -144,7 +142,7 @@ final class ConnectionProvider: @unchecked Sendable {
         mustNotify = true
         guard !isNotifying else { return }
         isNotifying = true
-        Task(executorPreference: loop) { [self] in
+        DispatchLoop.task { [self] in
             while mustNotify {
                 mustNotify = false
                 // Nodes that are not woken find the messages within seconds.
@@ -161,10 +159,10 @@ final class ConnectionProvider: @unchecked Sendable {
         }
     }
 
-    /// Withdraws the waiting messages, see `ProviderClient.withdrawAll`. On the loop.
+    /// Withdraws the waiting messages, see `ProviderClient.withdrawAll`.
     func withdrawAll() { drop(because: "withdrawn") }
 
-    /// Drops the waiting messages; writes in flight complete. On the loop.
+    /// Drops the waiting messages; writes in flight complete.
     func close() {
         isClosed = true
         drop(because: "closed")
@@ -181,8 +179,10 @@ final class ConnectionProvider: @unchecked Sendable {
     }
 }
 
-/// One app's share of `ConnectionProvider`.
-final class ConnectionClient: ProviderClient, @unchecked Sendable {
+/// One app's share of `ConnectionProvider`. `ProviderClient` requires that callers are on the loop,
+/// which each call checks.
+@DispatchLoop
+final class ConnectionClient: @preconcurrency ProviderClient {
     let app: String
     private let provider: ConnectionProvider
     fileprivate(set) var deliveriesInside = 0

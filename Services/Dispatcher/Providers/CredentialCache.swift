@@ -1,5 +1,4 @@
 import Cryptography
-import EventLoop
 import JSON
 import Observability
 import PushCore
@@ -11,8 +10,8 @@ import Storage
 /// client.
 ///
 /// Authority: the last read of apps and credentials, for 30 s or until a NOTIFY reports a change.
-/// Confined to the dispatcher's loop.
-final class CredentialCache: @unchecked Sendable {
+@DispatchLoop
+final class CredentialCache: ClientDirectory {
     enum Choice {
         case client(any ProviderClient)
         /// A mistake of the operator. The delivery fails, and no token is disabled.
@@ -193,7 +192,7 @@ final class CredentialCache: @unchecked Sendable {
 
     /// Chooses a credential. APNs credentials have topics: takes the one for `topic`, else the
     /// default, else the only one.
-    static func choose(
+    nonisolated static func choose(
         _ candidates: [StoredCredential],
         topic: String?
     ) -> Result<StoredCredential, NoCredential> {

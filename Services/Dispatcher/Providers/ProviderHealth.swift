@@ -2,8 +2,9 @@ import PushCore
 import PushStorage
 
 /// The state of one app at one provider, shared by all its deliveries there. `backlog` has the
-/// waiting ones. Confined to the loop.
-final class ProviderHealth<Waiting>: @unchecked Sendable {
+/// waiting ones.
+@DispatchLoop
+final class ProviderHealth<Waiting> {
     let client: SendBudget.Client
     var breakers = ProviderBreakers()
     var spread = DueSpread()

@@ -3,9 +3,8 @@ import PushCore
 import Storage
 
 /// The health of each provider that this process has sent to, by app.
-///
-/// Confined to the loop.
-final class ProviderHealths: @unchecked Sendable {
+@DispatchLoop
+final class ProviderHealths {
     /// The states by app, then by `Platform.ordinal`.
     private var known: [String: [ClientHealth?]] = [:]
     private var clients = 0

@@ -10,6 +10,7 @@ import ServiceShell
 import Storage
 
 /// A part that works under the session beside the rows: the run of a shard.
+@DispatchLoop
 protocol SessionWork: AnyObject, Sendable {
     /// Notes that slots of the flight budget are free.
     func capacityAppeared()
@@ -35,35 +36,31 @@ protocol SessionWork: AnyObject, Sendable {
 ///
 /// Shutdown: takes nothing more, waits for answers in flight, and records them. `SessionHeartbeat`
 /// then releases all rows and shards that are still owned.
-actor DeliveryEngine: ServicePart {
-    nonisolated let loop: EventLoop
-    nonisolated var unownedExecutor: UnownedSerialExecutor {
-        unsafe loop.asUnownedSerialExecutor()
-    }
-
+@DispatchLoop
+final class DeliveryEngine: ServicePart {
     nonisolated let name = "deliveries"
-    nonisolated let notReady = NotReadyReasons()
+    let notReady = NotReadyReasons()
     nonisolated func notReadyReason() -> String? { notReady.reason }
 
     private static let cannotRead = "credentials cannot be read"
 
     /// The most rows of one claim or portion: an eighth of all slots, so that several batches can
     /// wait.
-    nonisolated let portion: Int
+    let portion: Int
     let credentials: CredentialCache
     let log: Log
-    nonisolated let clock: DatabaseClock
-    nonisolated let meters: DeliveryMetrics
-    nonisolated let session = WorkSession()
-    nonisolated let flight: SendSlots
-    nonisolated let healths: ProviderHealths
-    nonisolated let sender: RunSender
-    nonisolated let inHand = WorkInHand()
-    nonisolated let recorder: RunRecorder
-    nonisolated let services: RunServices
-    nonisolated let figures: OutcomeFigures
+    let clock: DatabaseClock
+    let meters: DeliveryMetrics
+    let session = WorkSession()
+    let flight: SendSlots
+    let healths: ProviderHealths
+    let sender: RunSender
+    let inHand = WorkInHand()
+    let recorder: RunRecorder
+    let services: RunServices
+    let figures: OutcomeFigures
     /// The pushes of the fast path that are not recorded.
-    nonisolated let inline = InlinePushes()
+    let inline = InlinePushes()
     /// The time for which a stop waits for answers, from its beginning.
     private let drainLimit: Duration
     /// The shards that are sent beside the rows.
@@ -78,7 +75,6 @@ actor DeliveryEngine: ServicePart {
         configuration: DispatcherConfiguration,
         runtime: ServiceRuntime
     ) {
-        loop = runtime.mainLoop
         log = runtime.log
         clock = database.clock
         self.credentials = credentials
@@ -101,7 +97,6 @@ actor DeliveryEngine: ServicePart {
             session: session,
             notReady: notReady,
             meters: meters,
-            loop: loop,
             logger: log
         )
         figures = OutcomeFigures(at: clock.now())
@@ -121,25 +116,20 @@ actor DeliveryEngine: ServicePart {
                 maximumAge: Int64(configuration.deliveryRetention / .milliseconds(2))
             ),
             clock: clock,
-            meters: meters,
-            loop: loop
+            meters: meters
         )
         connect()
     }
 
-    private nonisolated func connect() {
+    private func connect() {
         flight.isPressed = { [sender] in sender.isPressed }
         recorder.onFreed = { [weak self] in
-            self?.assumeIsolated { engine in
-                engine.sender.sendReady()
-                engine.capacityAppeared()
-            }
+            self?.sender.sendReady()
+            self?.capacityAppeared()
         }
         recorder.isMoreComing = { [inline] in inline.areInFlight }
-        recorder.onLost = { [weak self] session in
-            self?.assumeIsolated { $0.abandon(session: session) }
-        }
-        sender.onFreed = { [weak self] in self?.assumeIsolated { $0.capacityAppeared() } }
+        recorder.onLost = { [weak self] session in self?.abandon(session: session) }
+        sender.onFreed = { [weak self] in self?.capacityAppeared() }
     }
 
     // MARK: Sessions
@@ -271,7 +261,7 @@ actor DeliveryEngine: ServicePart {
         sender.send(run.begin(session: session, lookedUpAt: lookedUpAt), of: run)
     }
 
-    nonisolated func health(of delivery: Delivery) -> ClientHealth {
+    func health(of delivery: Delivery) -> ClientHealth {
         healths.health(of: delivery.app, at: delivery.device.provider)
     }
 
@@ -290,7 +280,7 @@ actor DeliveryEngine: ServicePart {
                 if self.session.isStopping { return false }
                 notReady.set(Self.cannotRead)
                 log.warning("credentials cannot be read", [.error: .string("\(error)")])
-                await backoff.wait(on: loop)
+                await backoff.wait(on: DispatchLoop.loop)
             }
             guard self.session.isCurrent(session), !Task.isCancelled else { return false }
         }
@@ -306,8 +296,8 @@ actor DeliveryEngine: ServicePart {
         for shard in shards { shard.stop() }
     }
 
-    func run() async throws {
-        await loop.untilCancelled()
+    @DispatchLoop func run() async throws {
+        await DispatchLoop.loop.untilCancelled()
         prepareToStop()
         defer {
             session.end()
@@ -316,15 +306,13 @@ actor DeliveryEngine: ServicePart {
         }
         guard flight.budget.owned > 0 || !isIdle else { return }
         let left = max(.zero, ContinuousClock.now.duration(to: session.stopsAt ?? .now))
-        let limit = loop.schedule(after: left) {
-            self.assumeIsolated { engine in
-                engine.log.warning(
-                    "answers are still due; their deliveries go back",
-                    [.count: .integer(engine.flight.budget.owned)]
-                )
-                engine.drained?.resume()
-                engine.drained = nil
-            }
+        let limit = DispatchLoop.loop.schedule(after: left) {
+            self.log.warning(
+                "answers are still due; their deliveries go back",
+                [.count: .integer(self.flight.budget.owned)]
+            )
+            self.drained?.resume()
+            self.drained = nil
         }
         await withCheckedContinuation { waiter in
             if flight.budget.owned > 0 || !isIdle { drained = waiter } else { waiter.resume() }

@@ -1,4 +1,3 @@
-import EventLoop
 import Observability
 import PushCore
 import PushStorage
@@ -11,14 +10,10 @@ import Storage
 /// Authority: none beyond the claim; claimed rows go to the engine at once.
 ///
 /// Shutdown: claims nothing more.
-actor DeliverySweeper: ServicePart {
-    nonisolated let loop: EventLoop
-    nonisolated var unownedExecutor: UnownedSerialExecutor {
-        unsafe loop.asUnownedSerialExecutor()
-    }
-
+@DispatchLoop
+final class DeliverySweeper: ServicePart {
     nonisolated let name = "sweeper"
-    private nonisolated let worker: ClaimWorker
+    private let worker: ClaimWorker
     nonisolated func notReadyReason() -> String? { worker.notReadyReason() }
 
     /// Rows claimed by one statement.
@@ -44,7 +39,6 @@ actor DeliverySweeper: ServicePart {
         wakeUp: WakeUp,
         runtime: ServiceRuntime
     ) {
-        loop = runtime.mainLoop
         self.lane = lane
         self.database = database
         self.contexts = contexts
@@ -52,13 +46,13 @@ actor DeliverySweeper: ServicePart {
         worker = ClaimWorker(
             "due deliveries cannot be claimed",
             wokenBy: wakeUp,
-            on: loop,
+            on: runtime.mainLoop,
             log: runtime.log
         )
         log = runtime.log
     }
 
-    func run() async throws {
+    @DispatchLoop func run() async throws {
         await worker.run { try await sweep() ? .again : .sleep(atMost: Self.idleWait) }
     }
 
@@ -74,7 +68,7 @@ actor DeliverySweeper: ServicePart {
         do {
             due = try await claim(session, atMost: min(room, Self.claimLimit))
         } catch let error as StorageError where error.kind == .sessionLost {
-            await engine.abandon(session: session)
+            engine.abandon(session: session)
             return false
         } catch {
             // The claim may have been committed.
@@ -90,7 +84,7 @@ actor DeliverySweeper: ServicePart {
                 break
             } catch {
                 log.warning("pushes cannot be read", [.error: .string("\(error)")])
-                await pause.wait(on: loop)
+                await pause.wait(on: DispatchLoop.loop)
             }
         }
         return true

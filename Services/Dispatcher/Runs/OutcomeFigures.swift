@@ -6,9 +6,8 @@ import ServiceKit
 import Storage
 
 /// Counts the outcomes of this process once they are in the ledger, for `push_figures`.
-///
-/// Confined to the loop.
-final class OutcomeFigures: @unchecked Sendable {
+@DispatchLoop
+final class OutcomeFigures {
     private let totals: FigureTotals
 
     init(at now: Instant) { totals = FigureTotals(at: now) }
@@ -51,7 +50,6 @@ struct FigureWriter: ServicePart {
     private let figures: OutcomeFigures
     private let store: PushFigureStore
     private let clock: DatabaseClock
-    private let loop: EventLoop
     private let log: Log
     private let warnings = NotReadyReasons()
     /// The number of this process in the rows' keys. A session's number would not do: a process may
@@ -62,20 +60,21 @@ struct FigureWriter: ServicePart {
         self.figures = figures
         store = database.figures
         clock = database.clock
-        (loop, log) = (runtime.mainLoop, runtime.log)
+        log = runtime.log
     }
 
     func warning() -> String? { warnings.reason }
 
     func run() async throws {
         while !Task.isCancelled {
-            try? await loop.sleep(for: Self.pause)
+            try? await DispatchLoop.loop.sleep(for: Self.pause)
             if !Task.isCancelled { await write() }
         }
         // In a separate task, as this one is cancelled and would cancel its calls.
-        await Task(executorPreference: loop) { await write() }.value
+        await DispatchLoop.task { await write() }.value
     }
 
+    @DispatchLoop
     private func write() async {
         let (rows, minute) = figures.take(at: clock.now())
         do {

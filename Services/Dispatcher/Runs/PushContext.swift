@@ -7,9 +7,8 @@ import PushProviders
 import PushStorage
 
 /// The values that the deliveries of one push share: the request, each rendered template, and the pace.
-///
-/// Confined to the dispatcher's loop.
-final class PushContext: @unchecked Sendable {
+@DispatchLoop
+final class PushContext {
     let pushID: String
     let eventID: String
     /// `nil` if the push's record does not exist any more, or this version cannot read it.
@@ -249,6 +248,7 @@ final class PushContext: @unchecked Sendable {
 }
 
 /// The cache of contexts, which accounts for their weight.
+@DispatchLoop
 protocol PushContextOwner: AnyObject {
     /// Adds the weight of a template that a context has rendered.
     func grew(_ context: PushContext, by bytes: Int)

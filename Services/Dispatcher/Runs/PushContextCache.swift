@@ -7,13 +7,13 @@ import Storage
 /// It has two generations. A context that is looked up moves to the young one. When the young one
 /// takes half of the budget it becomes the old one, and the previous old one is evicted. A context
 /// that is in use is always found, so that all its deliveries share one pace.
-///
-/// Confined to the dispatcher's loop.
-final class PushContextCache: PushContextOwner, @unchecked Sendable {
+@DispatchLoop
+final class PushContextCache: PushContextOwner {
     /// The approximate bytes that all cached contexts may take, templates included.
     static let budgetBytes = 64 << 20
     private static let halfBytes = budgetBytes / 2
 
+    @DispatchLoop
     private struct Generation {
         private(set) var contexts: [String: PushContext] = [:]
         private(set) var weightBytes = 0
@@ -109,7 +109,7 @@ final class PushContextCache: PushContextOwner, @unchecked Sendable {
                 continue
             }
             let context =
-                records[id].map(PushContext.init)
+                records[id].map { PushContext($0) }
                 ?? PushContext(pushID: id, eventID: "", source: "", request: nil)
             found[id] = context
             remember(context)

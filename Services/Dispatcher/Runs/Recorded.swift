@@ -2,8 +2,8 @@ import Kafka
 import PushEvents
 import PushStorage
 
-/// A run as its recorder sees it: places, each with an end and an entry of the ledger. Confined to
-/// the loop.
+/// A run as its recorder sees it: places, each with an end and an entry of the ledger.
+@DispatchLoop
 protocol RecordedRun: AnyObject, Sendable {
     var kind: LedgerEntry.Kind { get }
     var session: Int { get }
@@ -31,6 +31,7 @@ extension RecordedRun {
 }
 
 /// The recorder to which runs add ended places.
+@DispatchLoop
 protocol RunRecording: AnyObject, Sendable {
     func add(_ run: any RecordedRun, _ place: Int)
 }

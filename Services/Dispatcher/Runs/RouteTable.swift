@@ -3,6 +3,7 @@ import PushProviders
 import PushStorage
 
 /// The clients of apps, and the settings that decide how a client is used.
+@DispatchLoop
 protocol ClientDirectory: AnyObject, Sendable {
     /// Whether the app's credentials are fresh, as `CredentialCache.isLoaded`.
     func isLoaded(_ app: String) -> Bool
@@ -14,10 +15,9 @@ protocol ClientDirectory: AnyObject, Sendable {
     func includesPushIDs(_ app: String) -> Bool
 }
 
-extension CredentialCache: ClientDirectory {}
-
 /// The clients that send the members of one batch, and the values that members of one push share.
 /// Looks them up once for members that are alike.
+@DispatchLoop
 struct RouteTable {
     /// The members that one client sends. A class, as each member is added to it.
     final class Route {

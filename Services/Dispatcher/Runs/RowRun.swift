@@ -5,9 +5,8 @@ import PushStorage
 
 /// Rows of `deliveries` that this session owns, from a claim or just planned. Each is recorded as
 /// soon as it has ended, and does not wait for the others.
-///
-/// Confined to the loop.
-final class RowRun: Run, @unchecked Sendable {
+@DispatchLoop
+final class RowRun: Run {
     private struct Row {
         let member: ShardMember
         let context: PushContext

@@ -3,8 +3,7 @@ import PushStorage
 
 /// One pass over members that are sent under one session: a shard (`ShardRun`), rows of a claim
 /// (`RowRun`), or the pushes of a batch of records (`InlineRun`). The position identifies a member.
-///
-/// Confined to the loop.
+@DispatchLoop
 protocol Run: RecordedRun {
     /// Whether the session is lost: answers are dropped.
     var isDropped: Bool { get }
@@ -37,6 +36,7 @@ extension Run {
 }
 
 /// A run whose members are sent in order: a member that must wait holds up the members behind it.
+@DispatchLoop
 protocol OrderedRun: Run {
     /// The use of its members' slots.
     var use: SendBudget.Use { get }

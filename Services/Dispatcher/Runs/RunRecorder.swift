@@ -14,9 +14,8 @@ import Storage
 /// Authority: the places that have ended here, until they are in the ledger or the session is lost.
 /// The session is checked before each produce and each write. Nothing is written for a lost
 /// session.
-///
-/// Confined to the loop.
-final class RunRecorder: RunRecording, @unchecked Sendable {
+@DispatchLoop
+final class RunRecorder: RunRecording {
     /// A place of a run.
     struct Place {
         let run: any RecordedRun
@@ -33,7 +32,6 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
     private let session: WorkSession
     private let notReady: NotReadyReasons
     private let meters: DeliveryMetrics
-    private let loop: EventLoop
     private let logger: Log
     private var queue = RecorderQueue<Place>()
     private var timer: LoopTimer?
@@ -56,7 +54,6 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
         session: WorkSession,
         notReady: NotReadyReasons,
         meters: DeliveryMetrics,
-        loop: EventLoop,
         logger: Log
     ) {
         self.log = log
@@ -65,7 +62,6 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
         self.session = session
         self.notReady = notReady
         self.meters = meters
-        self.loop = loop
         self.logger = logger
     }
 
@@ -92,21 +88,21 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
     private func wake() {
         guard !isWoken else { return }
         isWoken = true
-        loop.atEndOfTurn { self.turn() }
+        DispatchLoop.loop.atEndOfTurn { self.turn() }
     }
 
     private func turn() {
         isWoken = false
         let now = MonotonicInstant.now()
         while let block = queue.nextBlock(at: now, isMoreComing: isMoreComing()) {
-            Task(executorPreference: loop) { await self.produce(block) }
+            DispatchLoop.task { await self.produce(block) }
         }
         while let batch = queue.nextBatch() {
-            Task(executorPreference: loop) { await self.write(batch) }
+            DispatchLoop.task { await self.write(batch) }
         }
         guard timer == nil, let look = queue.nextLook else { return }
         let wait = Duration.milliseconds(max(1, look.milliseconds(since: now)))
-        timer = loop.schedule(after: wait) { [weak self] in
+        timer = DispatchLoop.loop.schedule(after: wait) { [weak self] in
             self?.timer = nil
             self?.turn()
         }
@@ -167,7 +163,7 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
                 "outcomes are not acknowledged; trying again",
                 [.count: .integer(failed.count), .error: .string("\(problem)")]
             )
-            await pause.wait(on: loop)
+            await pause.wait(on: DispatchLoop.loop)
         }
         queue.produced()
         onFreed()
@@ -229,11 +225,11 @@ final class RunRecorder: RunRecording, @unchecked Sendable {
                     continue
                 }
                 failed(ours.count, of: kind, error)
-                await pause.wait(on: loop)
+                await pause.wait(on: DispatchLoop.loop)
             }
         }
         if !stuck.isEmpty {
-            await pause.wait(on: loop)
+            await pause.wait(on: DispatchLoop.loop)
             self.queue.acknowledged(stuck)
         }
         self.queue.written(kind)

@@ -49,7 +49,7 @@ extension RunSender {
 
     private func setTimer() {
         guard timer == nil else { return }
-        timer = loop.schedule(after: Self.tick) { [weak self] in
+        timer = DispatchLoop.loop.schedule(after: Self.tick) { [weak self] in
             self?.turn()
         }
     }

@@ -13,9 +13,8 @@ import PushStorage
 /// share, it waits here (`RunSender+Waiting`) or is due later.
 ///
 /// Authority: members from their hand-over until their end, which is reported to their run.
-///
-/// Confined to the loop.
-final class RunSender: @unchecked Sendable {
+@DispatchLoop
+final class RunSender {
     /// The reason why a part of a shard's batch was not sent.
     enum Stop: Equatable {
         /// No slot is free, or the provider has used up its share.
@@ -31,7 +30,6 @@ final class RunSender: @unchecked Sendable {
     private let credentials: any ClientDirectory
     private let policy: OutcomePolicy
     let clock: DatabaseClock
-    let loop: EventLoop
     private let meters: DeliveryMetrics
     private var random = FastRandom()
     /// Called when slots are free again.
@@ -46,8 +44,7 @@ final class RunSender: @unchecked Sendable {
         credentials: any ClientDirectory,
         policy: OutcomePolicy,
         clock: DatabaseClock,
-        meters: DeliveryMetrics,
-        loop: EventLoop
+        meters: DeliveryMetrics
     ) {
         self.room = room
         self.session = session
@@ -55,7 +52,6 @@ final class RunSender: @unchecked Sendable {
         self.policy = policy
         self.clock = clock
         self.meters = meters
-        self.loop = loop
     }
 
     // MARK: In order
@@ -278,7 +274,7 @@ final class RunSender: @unchecked Sendable {
             let started = ContinuousClock.now
             run.reached(.rendered, positions, at: started)
             meters.inFlight.add(positions.count)
-            route.client.send(route.notifications) { index, answer in
+            let completion = DispatchLoop.callback { (index: Int, answer: ProviderAnswer) in
                 self.answered(
                     positions[index],
                     of: run,
@@ -290,6 +286,7 @@ final class RunSender: @unchecked Sendable {
                     since: started
                 )
             }
+            route.client.send(route.notifications, completion: completion)
             run.reached(.handedOver, positions, at: .now)
         }
     }

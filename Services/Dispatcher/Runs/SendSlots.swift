@@ -5,8 +5,9 @@ import PushCore
 /// Authority: the slots. All slots are taken and released here. After a release, `capacityAppeared`
 /// wakes the waiters. It does not know what a slot is used for.
 ///
-/// Confined to the loop. No clock, no I/O.
-final class SendSlots: @unchecked Sendable {
+/// No clock, no I/O.
+@DispatchLoop
+final class SendSlots {
     private struct Waiter {
         let lane: Lane
         let count: Int

@@ -87,7 +87,7 @@ extension ShardRun {
         guard !isWriting else { return }
         if window.beyond == 0 {
             phase = .releasing
-            Task(executorPreference: loop) { await self.release(dueAt) }
+            DispatchLoop.task { await self.release(dueAt) }
         } else if window.inFlight == 0 || now >= until {
             write(.sent, now)
         } else {
@@ -107,7 +107,7 @@ extension ShardRun {
                 environment.log.debug("shard goes back", details)
                 return end()
             } catch {
-                await pause.wait(on: loop)
+                await pause.wait(on: DispatchLoop.loop)
             }
         }
         end()
@@ -123,7 +123,7 @@ extension ShardRun {
         timer?.cancel()
         timer = nil
         returnSlots()
-        engine.assumeIsolated { $0.remove(self) }
+        engine.remove(self)
         environment.onEnd(self)
     }
 

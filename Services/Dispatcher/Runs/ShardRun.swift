@@ -18,16 +18,14 @@ import Storage
 /// released) → over. A shard is closed when its provider is failing, when nothing moves, when its
 /// push was cancelled, and by a stop. If the session is lost, the shard is dropped in any state,
 /// without a write.
-///
-/// Confined to the loop.
-final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
+@DispatchLoop
+final class ShardRun: SessionWork, OrderedRun {
     typealias Window = ShardWindow<ShardMember, DeliveryEnd>
 
     /// The values that all runs of a process share.
     struct Environment {
         let engine: DeliveryEngine
         let database: PushDatabase
-        let loop: EventLoop
         let log: Log
         let checkpointEvery: Int
         /// The part of the flight budget that is meant for one shard.
@@ -116,13 +114,14 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
     var use: SendBudget.Use { shard.lane == Lane.direct.rawValue ? .direct : .shards }
 
     var engine: DeliveryEngine { environment.engine }
-    var loop: EventLoop { environment.loop }
 
     // MARK: Called from outside
 
     func start() {
         environment.log.debug("shard begins", details)
-        timer = loop.schedule(after: Self.tick, every: Self.tick) { [weak self] in self?.pump() }
+        timer = DispatchLoop.loop.schedule(after: Self.tick, every: Self.tick) { [weak self] in
+            self?.pump()
+        }
         wake()
     }
 
@@ -202,7 +201,7 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
     func wake() {
         guard !isWoken, !isOver else { return }
         isWoken = true
-        loop.atEndOfTurn { self.pump() }
+        DispatchLoop.loop.atEndOfTurn { self.pump() }
     }
 
     private func pump() {
@@ -236,7 +235,7 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
     private func readAhead() {
         guard !isReading, !window.hasReadAll, window.unsent < Self.pageLimit else { return }
         isReading = true
-        Task(executorPreference: loop) { await self.read() }
+        DispatchLoop.task { await self.read() }
     }
 
     private func read() async {
@@ -261,8 +260,8 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
                     )
                 }
                 switch verdict {
-                case .tryAgain: await pause.wait(on: loop)
-                case .sessionLost: return await engine.abandon(session: session)
+                case .tryAgain: await pause.wait(on: DispatchLoop.loop)
+                case .sessionLost: return engine.abandon(session: session)
                 case .giveBack: return giveBackUnread()
                 case .end: return await endUnread()
                 }
@@ -281,7 +280,7 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
             try await environment.database.ledger.endUnread(session: session, shard)
             drop()
         } catch let error as StorageError where error.kind == .sessionLost {
-            await engine.abandon(session: session)
+            engine.abandon(session: session)
         } catch {
             giveBackUnread()
         }
@@ -340,7 +339,7 @@ final class ShardRun: SessionWork, OrderedRun, @unchecked Sendable {
     private func loadCredentials() {
         guard !isLoading else { return }
         isLoading = true
-        Task(executorPreference: loop) {
+        DispatchLoop.task {
             _ = await self.engine.loadCredentials(of: [self.shard.app], session: self.session)
             self.isLoading = false
             self.wake()

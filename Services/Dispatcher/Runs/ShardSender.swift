@@ -14,14 +14,10 @@ import Storage
 ///
 /// Shutdown: claims nothing more, and waits until its shards are released. If the grace period for
 /// answers ends first, the end of the session releases the rest.
-actor ShardSender: ServicePart {
-    nonisolated let loop: EventLoop
-    nonisolated var unownedExecutor: UnownedSerialExecutor {
-        unsafe loop.asUnownedSerialExecutor()
-    }
-
+@DispatchLoop
+final class ShardSender: ServicePart {
     nonisolated let name: String
-    private nonisolated let worker: ClaimWorker
+    private let worker: ClaimWorker
     nonisolated func notReadyReason() -> String? { worker.notReadyReason() }
 
     /// The poll interval: the longest delay of a due shard if no wake-up comes.
@@ -63,7 +59,6 @@ actor ShardSender: ServicePart {
         configuration: DispatcherConfiguration,
         runtime: ServiceRuntime
     ) {
-        loop = runtime.mainLoop
         self.database = database
         self.contexts = contexts
         self.engine = engine
@@ -71,7 +66,7 @@ actor ShardSender: ServicePart {
         worker = ClaimWorker(
             "shards cannot be claimed",
             wokenBy: wakeUp,
-            on: loop,
+            on: runtime.mainLoop,
             log: runtime.log
         )
         self.lane = lane
@@ -97,7 +92,7 @@ actor ShardSender: ServicePart {
         log = runtime.log
     }
 
-    func run() async throws {
+    @DispatchLoop func run() async throws {
         await worker.run {
             guard try await claim() == 0 else { return .again }
             logFinishedPushes()
@@ -107,7 +102,7 @@ actor ShardSender: ServicePart {
     }
 
     /// Makes the runs of a cancelled push check its status at once.
-    func cancelled(_ pushID: String) async {
+    func cancelled(_ pushID: String) {
         for run in runs where run.shard.pushID == pushID { run.look() }
     }
 
@@ -144,7 +139,7 @@ actor ShardSender: ServicePart {
                 includesPaced: room.includesPaced
             )
         } catch let error as StorageError where error.kind == .sessionLost {
-            await engine.abandon(session: session)
+            engine.abandon(session: session)
             return 0
         } catch {
             // The claim may have been committed.
@@ -157,7 +152,7 @@ actor ShardSender: ServicePart {
             try await spread(contexts.values.filter { $0.spreadMilliseconds != nil })
             for shard in claimed {
                 guard let context = contexts[shard.pushID] else { continue }
-                await begin(shard, context, session: session)
+                begin(shard, context, session: session)
             }
         } catch {
             mayHoldMore = true
@@ -173,7 +168,7 @@ actor ShardSender: ServicePart {
         for context in contexts { context.spread(over: members[context.pushID] ?? 0) }
     }
 
-    private func begin(_ shard: ClaimedShard, _ context: PushContext, session: Int) async {
+    private func begin(_ shard: ClaimedShard, _ context: PushContext, session: Int) {
         guard engine.session.working == session else { return }
         let run = ShardRun(
             shard,
@@ -182,17 +177,16 @@ actor ShardSender: ServicePart {
             environment: ShardRun.Environment(
                 engine: engine,
                 database: database,
-                loop: loop,
                 log: log,
                 checkpointEvery: checkpointEvery,
                 inFlightShare: inFlightShare
             ) { [weak self] run in
-                self?.assumeIsolated { $0.ended(run) }
+                self?.ended(run)
             }
         )
         if lane == .broadcast { logStart(shard) }
         runs.append(run)
-        await engine.add(run)
+        engine.add(run)
         run.start()
     }
 
@@ -245,9 +239,9 @@ actor ShardSender: ServicePart {
     private func handBack() async {
         let limit = engine.session.stopsAt ?? .now
         // In a separate task, as this one is cancelled and could not sleep.
-        let waiting = Task(executorPreference: loop) {
-            while await !self.runs.isEmpty, .now < limit {
-                try? await self.loop.sleep(for: .milliseconds(10))
+        let waiting = DispatchLoop.task {
+            while !self.runs.isEmpty, .now < limit {
+                try? await DispatchLoop.loop.sleep(for: .milliseconds(10))
             }
         }
         await waiting.value

@@ -3,8 +3,9 @@ import PushStorage
 /// The rows and the pushes in planning that tasks of this process work on. All others that the
 /// session owns are strays.
 ///
-/// Confined to the loop. No clock, no I/O.
-final class WorkInHand: @unchecked Sendable {
+/// No clock, no I/O.
+@DispatchLoop
+final class WorkInHand {
     private(set) var rows: Set<DeliveryKey> = []
     private var planning: Set<String> = []
     private var strayRows = StraySearch<DeliveryKey>()

@@ -15,14 +15,10 @@ import ServiceKit
 ///
 /// Shutdown: closes the session, which releases all that it still owns. This part comes before all
 /// parts that work under the session, so it stops after them.
-actor SessionHeartbeat: ServicePart {
-    nonisolated let loop: EventLoop
-    nonisolated var unownedExecutor: UnownedSerialExecutor {
-        unsafe loop.asUnownedSerialExecutor()
-    }
-
+@DispatchLoop
+final class SessionHeartbeat: ServicePart {
     nonisolated let name = "session"
-    private nonisolated let notReady = NotReadyReasons()
+    private let notReady = NotReadyReasons()
     nonisolated func notReadyReason() -> String? { notReady.reason }
 
     private static let beat: Duration = .seconds(2)
@@ -46,7 +42,6 @@ actor SessionHeartbeat: ServicePart {
         connections: String,
         runtime: ServiceRuntime
     ) {
-        loop = runtime.mainLoop
         self.sessions = sessions
         self.engine = engine
         self.host = host
@@ -55,9 +50,10 @@ actor SessionHeartbeat: ServicePart {
         notReady.set(Self.noSession)
     }
 
-    func run() async throws {
+    @DispatchLoop func run() async throws {
+        let loop = DispatchLoop.loop
         let ticker = loop.schedule(after: .milliseconds(200), every: .milliseconds(200)) {
-            self.assumeIsolated { $0.tick() }
+            self.apply(.tick(now: .now()))
         }
         while !Task.isCancelled {
             await renewOnce()
@@ -67,46 +63,42 @@ actor SessionHeartbeat: ServicePart {
         await close()
     }
 
-    private func tick() {
-        Task(executorPreference: loop) { await self.apply(.tick(now: .now())) }
-    }
-
     private func renewOnce() async {
         let asked = MonotonicInstant.now()
         do {
             // A task that found that another session owns its row has notified the engine already.
             if let id = state.id, engine.session.current == nil {
                 try await sessions.end(id)
-                await apply(.renewed(id: id, isHeld: false, asked: asked))
+                apply(.renewed(id: id, isHeld: false, asked: asked))
             }
             if let id = state.id {
                 let isHeld = try await sessions.heartbeat(id)
-                await apply(.renewed(id: id, isHeld: isHeld, asked: asked))
+                apply(.renewed(id: id, isHeld: isHeld, asked: asked))
             }
             if state.id == nil, !Task.isCancelled {
                 let asked = MonotonicInstant.now()
                 let id = try await sessions.open(name: host, connections: connections)
-                await apply(.opened(id: id, asked: asked))
+                apply(.opened(id: id, asked: asked))
             }
         } catch {
             log.debug("lease not renewed", [.error: .string("\(error)")])
         }
     }
 
-    private func apply(_ event: SessionLease.Event) async {
+    private func apply(_ event: SessionLease.Event) {
         switch state.event(event) {
         case .nothing: break
         case .begin(let id):
             log.info("session opened", [.session: .integer(id)])
             notReady.clear(Self.noSession)
-            await engine.begin(session: id)
+            engine.begin(session: id)
         case .abandon(let id):
             log.warning(
                 "session lost; its deliveries are released",
                 [.session: .integer(id)]
             )
             notReady.set(Self.noSession)
-            await engine.abandon(session: id)
+            engine.abandon(session: id)
         }
     }
 
@@ -117,7 +109,7 @@ actor SessionHeartbeat: ServicePart {
         _ = state.event(.closed)
         let (sessions, log) = (sessions, log)
         // In a separate task, as this one is cancelled and would cancel its calls.
-        let closing = Task(executorPreference: loop) {
+        let closing = DispatchLoop.task {
             do {
                 try await sessions.close(id)
                 log.info("session closed", [.session: .integer(id)])
@@ -129,6 +121,6 @@ actor SessionHeartbeat: ServicePart {
             }
         }
         await closing.value
-        await engine.abandon(session: id)
+        engine.abandon(session: id)
     }
 }

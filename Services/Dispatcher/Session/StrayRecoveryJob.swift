@@ -13,6 +13,7 @@ func strayRecoveryJob(
 ) -> PeriodicJob<Void> {
     let log = runtime.log
     return PeriodicJob("strays", cannot: "cannot look for strays", in: runtime) {
+        @DispatchLoop in
         guard let session = engine.session.working else { return .seconds(2) }
         try await giveBackPlans(database, engine, session: session, log)
         guard engine.inHand.isLookWanted else { return .seconds(2) }
@@ -38,6 +39,7 @@ func strayRecoveryJob(
 
 /// Releases stray plans. It always looks for them, as there are very few: if the reply to a claim
 /// of a push was lost, or a failure could not be stored, nothing else shows it.
+@DispatchLoop
 private func giveBackPlans(
     _ database: PushDatabase,
     _ engine: DeliveryEngine,

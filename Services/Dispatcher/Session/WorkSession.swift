@@ -4,8 +4,9 @@
 /// come back, and a stop is final. A task that works under a session checks here before each step
 /// that only the owner may take.
 ///
-/// Confined to the loop. No clock of its own, no I/O.
-final class WorkSession: @unchecked Sendable {
+/// No clock of its own, no I/O.
+@DispatchLoop
+final class WorkSession {
     /// The session to write under; `nil` while there is none.
     private(set) var current: Int?
     private(set) var isStopping = false

@@ -1,5 +1,4 @@
 import Cryptography
-import EventLoop
 import Observability
 import PushCore
 import PushEvents
@@ -14,14 +13,10 @@ import SyncStorage
 /// twice.
 ///
 /// Shutdown: between two rounds.
-actor SyncNotifier: ServicePart {
-    private nonisolated let loop: EventLoop
-    nonisolated var unownedExecutor: UnownedSerialExecutor {
-        unsafe loop.asUnownedSerialExecutor()
-    }
-
+@DispatchLoop
+final class SyncNotifier: ServicePart {
     nonisolated let name = "sync-ringer"
-    private nonisolated let worker: ClaimWorker
+    private let worker: ClaimWorker
     nonisolated func notReadyReason() -> String? { worker.notReadyReason() }
 
     private static let windows = 500
@@ -45,7 +40,6 @@ actor SyncNotifier: ServicePart {
     }
 
     init(database: PushDatabase, topics: KafkaTopics, runtime: ServiceRuntime) {
-        loop = runtime.mainLoop
         self.database = database
         self.topics = topics
         meters = Meters(
@@ -65,7 +59,7 @@ actor SyncNotifier: ServicePart {
         )
     }
 
-    func run() async throws {
+    @DispatchLoop func run() async throws {
         guard (try? await database.untilReady()) != nil else { return }
         await worker.run {
             let (topics, clock) = (topics, database.clock)
