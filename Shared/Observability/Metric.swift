@@ -330,6 +330,11 @@ package struct Metric: Hashable, Sendable {
         .counter,
         "Deliveries rescheduled without an attempt."
     )
+    package static let pushSlotExcess = Metric(
+        "push_slots_excess_total",
+        .counter,
+        "Slots of deliveries in flight that were released and not owned: a defect."
+    )
     package static let securePayloadsKept = Metric(
         "secure_kept_total",
         .counter,

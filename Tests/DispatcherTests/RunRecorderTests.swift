@@ -157,7 +157,11 @@ struct RunRecorderTests {
     }
 
     private func onLoop(_ body: @escaping @DispatchLoop (Bench) async -> Void) async {
-        await DispatchLoop.task { await body(Bench()) }.value
+        await DispatchLoop.task {
+            let bench = Bench()
+            await body(bench)
+            #expect(bench.room.budget.excess == 0)
+        }.value
     }
 
     @Test("Promise 4: outcomes of many are produced in one block and then written in one batch")

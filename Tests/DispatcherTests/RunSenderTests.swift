@@ -137,11 +137,12 @@ private final class NotingRun: OrderedRun {
     }
 }
 
-/// Runs `body` with a bench.
+/// Runs `body` with a bench, whose slots must not be released twice.
 @DispatchLoop
 private func on(total: Int = 100, pace: Int? = nil, _ body: (SenderBench) -> Void) throws {
     let bench = try SenderBench(total: total, pace: pace)
     body(bench)
+    #expect(bench.room.budget.excess == 0)
 }
 
 @DispatchLoop

@@ -101,6 +101,22 @@ struct SendBudgetTests {
         #expect(budget.owned == 0)
     }
 
+    @Test("A slot that is released twice is counted, and frees no other delivery's slot")
+    func excess() {
+        var budget = SendBudget(total: 64)
+        for use in SendBudget.Use.allCases {
+            #expect(budget.admit(use, shop) == true)
+            #expect(budget.admit(use == .rows ? .direct : use, news) == true)
+            budget.release(use, shop)
+            budget.release(use, shop)
+        }
+        #expect(budget.admitWaiting(shop) == true)
+        budget.releaseWaiting(shop, 3)
+        #expect(budget.owned == 3)
+        #expect(budget.takeExcess() == 5)
+        #expect(budget.excess == 0)
+    }
+
     @Test("A single slot serves every use in turn", arguments: SendBudget.Use.allCases)
     func one(use: SendBudget.Use) {
         var budget = SendBudget(total: 1)

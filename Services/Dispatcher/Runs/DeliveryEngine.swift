@@ -199,12 +199,22 @@ final class DeliveryEngine: ServicePart {
 
     /// Wakes the waiters after slots were released.
     private func capacityAppeared() {
+        reportExcess()
         flight.capacityAppeared()
         for shard in shards { shard.capacityAppeared() }
         if session.isStopping, flight.budget.owned == 0, isIdle {
             drained?.resume()
             drained = nil
         }
+    }
+
+    /// Reports slots that were released twice, which is a mistake in a run.
+    private func reportExcess() {
+        let excess = flight.budget.takeExcess()
+        guard excess > 0 else { return }
+        assertionFailure("\(excess) slots were released that were not owned")
+        meters.slotExcess.add(excess)
+        log.error("slots were released that were not owned", [.count: .integer(excess)])
     }
 
     /// Whether nothing waits to be recorded.

@@ -9,6 +9,7 @@ struct DeliveryMetrics: Sendable {
     let tokensDisabled: Counter
     let deadTokenWaves: Counter
     let handedBack: Counter
+    let slotExcess: Counter
     let shardsHeld: Gauge
     let checkpoints: Counter
     let membersSent: Counter
@@ -40,6 +41,7 @@ struct DeliveryMetrics: Sendable {
         tokensDisabled = metrics.counter(.pushTokensDisabled)
         deadTokenWaves = metrics.counter(.pushDeadTokenWaves)
         handedBack = metrics.counter(.pushHandedBack)
+        slotExcess = metrics.counter(.pushSlotExcess)
         shardsHeld = metrics.gauge(.pushShardsHeld)
         checkpoints = metrics.counter(.pushCheckpoints)
         membersSent = metrics.counter(.pushMembersSent)

@@ -45,6 +45,9 @@ struct SendBudget {
     let perClient: Int
     private var inUse = [0, 0, 0]
     private var ofClient: [Client: Owned] = [:]
+    /// The releases of slots that were not owned. They change nothing else, so that a slot which is
+    /// released twice is not given to two deliveries.
+    private(set) var excess = 0
 
     /// - Parameter total: `DISPATCH_IN_FLIGHT`, 1 or more.
     init(total: Int) {
@@ -154,23 +157,41 @@ struct SendBudget {
 
     /// Releases the slots of rows that waited and were not started.
     mutating func releaseWaiting(_ client: Client, _ count: Int = 1) {
-        inUse[Use.direct.rawValue] = max(0, inUse[Use.direct.rawValue] - count)
-        guard var owned = ofClient[client] else { return }
-        owned.waiting = max(0, owned.waiting - count)
+        guard count > 0 else { return }
+        var owned = ofClient[client] ?? Owned()
+        let released = bounded(count, by: owned.waiting)
+        inUse[Use.direct.rawValue] -= released
+        owned.waiting -= released
         ofClient[client] = owned.isNothing ? nil : owned
     }
 
     /// Releases slots that `admit` took.
     mutating func release(_ use: Use, _ client: Client, _ count: Int = 1) {
-        inUse[use.rawValue] = max(0, inUse[use.rawValue] - count)
-        guard use != .rows, var used = ofClient[client] else { return }
-        switch use {
-        case .direct:
-            used.direct = max(0, used.direct - count)
-            used.ended = min(max(0, used.ended - count), used.direct)
-        case .shards: used.shards = max(0, used.shards - count)
-        case .rows: break
+        if use == .rows {
+            inUse[use.rawValue] -= bounded(count, by: inUse[use.rawValue])
+            return
         }
-        ofClient[client] = used.isNothing ? nil : used
+        var owned = ofClient[client] ?? Owned()
+        let released = bounded(count, by: use == .direct ? owned.direct : owned.shards)
+        inUse[use.rawValue] -= released
+        if use == .direct {
+            owned.direct -= released
+            owned.ended = min(max(0, owned.ended - released), owned.direct)
+        } else {
+            owned.shards -= released
+        }
+        ofClient[client] = owned.isNothing ? nil : owned
+    }
+
+    /// Returns how many of `count` slots are owned, and counts the others as `excess`.
+    private mutating func bounded(_ count: Int, by owned: Int) -> Int {
+        excess += max(0, count - owned)
+        return min(count, owned)
+    }
+
+    /// Returns `excess`, and sets it to 0.
+    mutating func takeExcess() -> Int {
+        defer { excess = 0 }
+        return excess
     }
 }
