@@ -5,7 +5,7 @@ import Storage
 extension ShardStore {
     /// Raises the badges of a page's members before any of them is sent to. In the same transaction
     /// it marks the shard as prepared up to the last member. So the shard's next owner sends the
-    /// stored badges, and raises no badge twice.
+    /// stored badges, and raises no badge twice. The badge of a suppressed member stays as it is.
     ///
     /// - Parameters:
     ///   - session: The session that owns the shard.
@@ -32,7 +32,7 @@ extension ShardStore {
             )
             guard let row = held.first else { throw StorageError.sessionLost }
             let prepared = try row.textOrNil("prepared") ?? ""
-            let raises = page.members.compactMap { member in
+            let raises = page.members.filter { $0.suppression == nil }.compactMap { member in
                 shard.badgeChanges[member.device.provider].map { change in
                     BadgeStore.Raise(
                         key: member.key,

@@ -117,6 +117,38 @@ struct NamedShardTests {
         }
     }
 
+    @Test("A shard increments the badges of the devices that it sends to, and of no suppressed one")
+    func badges() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            try await fixture.populate(0..<300)
+            let session = try await database.sessions.open(name: "replica")
+            var fields = names(0..<300, fixture)
+            fields["data"] = ["alert": "x", "badge": "Increment"]
+            let push = try fixture.push("push", fields)
+            #expect(try await database.intake.plan(session: session, [push]).members == 300)
+            _ = try await fixture.server.query(
+                """
+                update installations set badge = 4;
+                update installations set valid = false where object_id = '\(fixture.objectID(7))';
+                update installations set token = null, token_hash = null
+                where object_id = '\(fixture.objectID(8))'
+                """
+            )
+            let shard = try #require(try await fixture.claim(session, in: .direct).first)
+            let page = try await database.shards.page(shard, after: nil, limit: 1000)
+            let prepared = try await database.shards.prepare(session: session, shard, page).members
+            #expect(prepared.count == 300)
+            for member in prepared {
+                #expect(member.badge == (member.suppression == nil ? 5 : nil))
+            }
+            let unchanged = try await fixture.server.query(
+                "select object_id from installations where badge = 4 order by object_id"
+            )
+            #expect(unchanged == [7, 8].map { fixture.objectID($0) })
+        }
+    }
+
     @Test(
         "A push whose devices are all unreachable suppresses each, and one without any ends at once"
     )
