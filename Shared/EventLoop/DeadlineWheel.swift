@@ -56,6 +56,13 @@ package struct DeadlineWheel: Sendable {
         return entry.due
     }
 
+    /// Makes a number due at this tick if it is in the wheel and due earlier.
+    package mutating func putOff(_ number: Int, until due: Int64) {
+        guard number < entries.count, (0..<due).contains(entries[number].due) else { return }
+        remove(number)
+        add(number, due: due)
+    }
+
     /// Removes the numbers that are due, or a part of them.
     ///
     /// - Parameters:

@@ -147,8 +147,14 @@ package final class HTTP2Pool: @unchecked Sendable {
                 continue
             }
             let due = now + terms[index].milliseconds + tickMilliseconds - 1
-            let isUrgent = terms[index].isUrgent
-            table.add(batch, index, of: number, isUrgent: isUrgent, due: due / tickMilliseconds)
+            table.add(
+                batch,
+                index,
+                of: number,
+                isUrgent: terms[index].isUrgent,
+                due: due / tickMilliseconds,
+                leastTicks: (terms[index].milliseconds / 2 + tickMilliseconds) / tickMilliseconds
+            )
         }
         table.leave(number)
         turnEnds()
@@ -267,7 +273,13 @@ package final class HTTP2Pool: @unchecked Sendable {
         guard let (batch, index) = table.batch(of: number) else { return }
         do {
             let stream = try connection.session.submit(batch.requests, index, tag: number)
-            table.started(number, connection: connection.number, stream: stream, at: now)
+            table.started(
+                number,
+                connection: connection.number,
+                stream: stream,
+                at: now,
+                tick: now / tickMilliseconds
+            )
             if let since = batch.since { configuration.waits?.observe(since.duration(to: .now)) }
         } catch {
             switch error {

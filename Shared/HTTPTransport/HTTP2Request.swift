@@ -77,6 +77,7 @@ package struct HTTP2Requests: ~Copyable, Sendable {
     ///   - values: The values of the other varying headers.
     ///   - body: Copied.
     ///   - timeout: From `send` to the last byte of the answer, waiting for a connection included.
+    ///     A request that waited for a stream has at least half of it from when it is sent.
     ///   - isUrgent: Whether it overtakes non-urgent requests that wait for a stream.
     package mutating func add(
         _ head: HTTP2RequestHead,

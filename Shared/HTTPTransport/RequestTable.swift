@@ -60,6 +60,10 @@ struct RequestTable {
         var sentAt: Int64 = -1
         var connection = 0
         var stream: Int32 = 0
+        /// The ticks that it has at least from a start on, up to `latest`.
+        var leastTicks: Int64 = 0
+        /// The last tick at which it may be due.
+        var latest: Int64 = 0
         var refusals: Int32 = 0
         var isUrgent = false
         var isWithdrawn = false
@@ -116,8 +120,23 @@ struct RequestTable {
     ///   - owner: The number from `enter`.
     ///   - isUrgent: Whether it overtakes queued requests that are not.
     ///   - due: The tick after which it is not awaited any more.
-    mutating func add(_ batch: Batch, _ index: Int, of owner: Int, isUrgent: Bool, due: Int64) {
-        let entry = Entry(batch: batch, index: index, owner: owner, isUrgent: isUrgent)
+    ///   - leastTicks: The ticks that it has at least once it is started, as much beyond `due`.
+    mutating func add(
+        _ batch: Batch,
+        _ index: Int,
+        of owner: Int,
+        isUrgent: Bool,
+        due: Int64,
+        leastTicks: Int64
+    ) {
+        let entry = Entry(
+            batch: batch,
+            index: index,
+            owner: owner,
+            leastTicks: leastTicks,
+            latest: due + leastTicks,
+            isUrgent: isUrgent
+        )
         line.add(insert(entry, due: due), of: owner, isUrgent: isUrgent)
     }
 
@@ -189,8 +208,18 @@ struct RequestTable {
         entries[number].batch.map { ($0, entries[number].index) }
     }
 
-    mutating func started(_ number: Int, connection: Int, stream: Int32, at now: Int64) {
+    /// Notes that a request has a stream. If it has waited long for it, it is due later: a slow answer
+    /// would come too late, and its owner would send the request twice.
+    mutating func started(
+        _ number: Int,
+        connection: Int,
+        stream: Int32,
+        at now: Int64,
+        tick: Int64
+    ) {
         if entries[number].sentAt < 0 { owners[entries[number].owner].streams += 1 }
+        let least = tick + entries[number].leastTicks
+        wheel.putOff(number, until: min(least, entries[number].latest))
         count(1, on: connection)
         entries[number].connection = connection
         entries[number].stream = stream

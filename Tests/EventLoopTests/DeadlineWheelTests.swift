@@ -57,6 +57,20 @@ import Testing
         #expect(wheel.advance(to: 5) == [0])
     }
 
+    @Test("A deadline is put off, never brought forward, and one that is over stays over")
+    func putOff() {
+        var wheel = DeadlineWheel(buckets: 8)
+        for number in 0..<3 { wheel.add(number, due: 5) }
+        wheel.putOff(0, until: 20)
+        wheel.putOff(1, until: 4)
+        #expect(wheel.advance(to: 5).sorted() == [1, 2])
+        wheel.putOff(1, until: 30)
+        wheel.putOff(100, until: 30)
+        #expect(wheel.count == 1)
+        #expect(wheel.advance(to: 19).isEmpty)
+        #expect(wheel.advance(to: 20) == [0])
+    }
+
     @Test("A clock that stops or goes back fires no deadline")
     func backwards() {
         var wheel = DeadlineWheel(buckets: 8)

@@ -129,6 +129,30 @@ private let fine = HTTPServerResponse(status: 200)
         }
     }
 
+    @Test("A request that has waited for a stream still has half of its time for the answer")
+    func waited() async throws {
+        try await withLocalServer(maxConcurrentStreams: 1) { _ in
+            HTTPServerResponse(status: 200, ending: { _ in })
+        } _: { server, loop in
+            try await PoolBench.run(
+                server.origin,
+                loop,
+                caFile: server.caFile,
+                change: { $0.maximumConnections = 1 }
+            ) { bench in
+                let begun = ContinuousClock.now
+                let first = try await bench.start(["/first"], timeout: .milliseconds(2000))
+                let second = try await bench.start(["/second"], timeout: .milliseconds(2400))
+                let error = try await eventually("its end") { second.all(1) }.first?.error
+                // The first one had the only stream for 2,000 ms.
+                #expect(begun.duration(to: .now) >= .milliseconds(3200))
+                #expect(error?.kind == .timeout && error?.isInDoubt == true)
+                #expect(first.all(1)?.first?.error?.isInDoubt == true)
+                #expect(server.received.map(\.path) == ["/first", "/second"])
+            }
+        }
+    }
+
     @Test("Requests to a silent server end at their deadlines and were not sent")
     func mute() async throws {
         let loop = try EventLoop(name: "mute")
