@@ -158,6 +158,11 @@ struct SendBudgetTests {
         #expect(budget.admitBatch(.shards, news, atMost: 5) == 5, "all that there are")
         budget.release(.shards, shop, 31)
         #expect(budget.admitBatch(.shards, shop, atMost: 100) == 32)
+        // A client with no member in flight does not wait for those of others.
+        var crowded = SendBudget(total: 4096)
+        #expect(crowded.admit(.shards, shop, atMost: 2048) == 2048)
+        #expect(crowded.admit(.shards, SendBudget.Client(50), atMost: 500) == 500)
+        #expect(crowded.admitBatch(.shards, news, atMost: 100) == 12)
         // With no member in flight one slot is better than no slot.
         var full = SendBudget(total: 256)
         for number in 0..<223 {

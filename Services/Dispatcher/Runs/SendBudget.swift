@@ -62,6 +62,14 @@ struct SendBudget {
 
     func owned(for use: Use) -> Int { inUse[use.rawValue] }
 
+    private func owned(for use: Use, _ client: Client) -> Int {
+        switch use {
+        case .direct: ofClient[client]?.direct ?? 0
+        case .shards: ofClient[client]?.shards ?? 0
+        case .rows: 0
+        }
+    }
+
     /// The number of free slots for a use.
     func room(for use: Use) -> Int {
         // A broadcast never gets the whole total, however small that is.
@@ -100,13 +108,13 @@ struct SendBudget {
     }
 
     /// Takes slots for a batch of a shard's members. A very small batch costs more than it gains,
-    /// so a few free slots are left alone while other members are in flight.
+    /// so a few free slots are left alone while other members of the client are in flight.
     ///
     /// - Returns: The number of slots taken; 0 if there are too few.
     mutating func admitBatch(_ use: Use, _ client: Client, atMost count: Int) -> Int {
         let smallest = max(1, min(32, total / 64))
         let taken = admit(use, client, atMost: count)
-        guard taken < min(count, smallest), owned(for: use) > taken else { return taken }
+        guard taken < min(count, smallest), owned(for: use, client) > taken else { return taken }
         release(use, client, taken)
         return 0
     }

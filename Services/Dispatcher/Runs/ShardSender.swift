@@ -30,7 +30,7 @@ final class ShardSender: ServicePart {
     private let wakeUp: WakeUp
     private let lane: Lane
     private let limit: Int
-    /// The most shards of one app: an app whose provider hangs must not take all places.
+    /// The most shards of one app: apps whose providers hang must not take all places.
     private let limitOfApp: Int
     private let checkpointEvery: Int
     private let inFlightShare: Int
@@ -136,6 +136,7 @@ final class ShardSender: ServicePart {
                 limit: room.count,
                 holding: holding,
                 most: limitOfApp,
+                leavesFree: lane == .direct,
                 includesPaced: room.includesPaced
             )
         } catch let error as StorageError where error.kind == .sessionLost {

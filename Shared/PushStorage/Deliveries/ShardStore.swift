@@ -22,6 +22,8 @@ package struct ShardStore: Sendable {
     ///   - limit: 1...1000 shards.
     ///   - holding: The number of shards of each app that the session holds already.
     ///   - most: The maximum number of shards of one app that it may hold.
+    ///   - leavesFree: Whether an app gets a further shard only if it then holds no more than there
+    ///     are places left. So some are always left for other apps.
     ///   - includesPaced: Whether shards of pushes with a pace are claimed too.
     /// - Returns: The claimed shards; empty when nothing is due.
     /// - Throws: `StorageError` of kind `sessionLost`.
@@ -31,6 +33,7 @@ package struct ShardStore: Sendable {
         limit: Int,
         holding: [String: Int],
         most: Int = 1000,
+        leavesFree: Bool = false,
         includesPaced: Bool = true
     ) async throws -> [ClaimedShard] {
         let limit = min(max(limit, 1), 1000)
@@ -44,6 +47,7 @@ package struct ShardStore: Sendable {
                     .integerArray(apps.map { holding[$0] ?? 0 }), .integer(limit),
                     // Other sessions may be claiming the same shards.
                     .integer(limit * 4), .boolean(includesPaced), .integer(most),
+                    .boolean(leavesFree),
                 ]
             )
             guard !taken.isEmpty else { return [] }
@@ -244,10 +248,14 @@ extension ShardStore {
                     AND \(isOf(lane, "s")) AND ($6 OR NOT s.is_paced) AND NOT \(isHeldBackByPace)
                 ORDER BY s.pushed_at, s.push_id, s.shard LIMIT $5) c
             WHERE a.app IS NOT NULL
+        ), turns AS (
+            SELECT c.*, row_number() OVER (ORDER BY c.place, c.pushed_at, c.push_id, c.shard) AS turn
+            FROM candidates c
         ), taken AS (
-            SELECT s.push_id, s.shard FROM candidates c
+            SELECT s.push_id, s.shard FROM turns c
             JOIN shards s ON s.push_id = c.push_id AND s.shard = c.shard
             WHERE (s.finished OR s.owner IS NOT NULL) IS FALSE AND c.place <= $7
+                AND (NOT $8 OR c.place = 1 OR c.place <= $4 - c.turn + 1)
             ORDER BY c.place, c.pushed_at, c.push_id, c.shard LIMIT $4
             FOR UPDATE OF s SKIP LOCKED
         )

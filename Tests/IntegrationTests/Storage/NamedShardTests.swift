@@ -201,6 +201,49 @@ struct NamedShardTests {
         }
     }
 
+    @Test("An app gets a further place only while it holds no more than are left for others")
+    func room() async throws {
+        try await StorageFixture.run { fixture in
+            let database = fixture.database
+            let session = try await database.sessions.open(name: "replica")
+            for (app, count) in [(StorageFixture.app, 12), ("quiet", 3), ("late", 1)] {
+                if app != StorageFixture.app { try await fixture.createApp(app) }
+                try await fixture.populate(0..<300, app: app)
+                let all = (0..<300).map { JSONValue.string(fixture.objectID($0, app: app)) }
+                let pushes = try (0..<count).map {
+                    try fixture.push("\(app)-\($0)", ["installations": .array(all)], app: app)
+                }
+                for push in pushes {
+                    _ = try await database.intake.plan(session: session, [push])
+                }
+                guard app == StorageFixture.app else { continue }
+                let first = try await fixture.claim(
+                    session,
+                    in: .direct,
+                    limit: 10,
+                    leavesFree: true
+                )
+                #expect(first.count == 5)
+                let more = try await fixture.claim(
+                    session,
+                    in: .direct,
+                    limit: 5,
+                    holding: ["shop": 5],
+                    leavesFree: true
+                )
+                #expect(more.isEmpty)
+            }
+            let others = try await fixture.claim(
+                session,
+                in: .direct,
+                limit: 5,
+                holding: ["shop": 5],
+                leavesFree: true
+            )
+            #expect(others.map(\.app).sorted() == ["late", "quiet", "quiet"], "two are left")
+        }
+    }
+
     @Test("The pushes of one app have only so many places, so that others get some")
     func places() async throws {
         try await StorageFixture.run { fixture in

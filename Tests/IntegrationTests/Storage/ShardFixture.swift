@@ -56,14 +56,16 @@ extension StorageFixture {
         in lane: Lane = .broadcast,
         limit: Int = 100,
         holding: [String: Int] = [:],
-        most: Int = 1000
+        most: Int = 1000,
+        leavesFree: Bool = false
     ) async throws -> [ClaimedShard] {
         try await database.shards.claim(
             session: session,
             lane: lane,
             limit: limit,
             holding: holding,
-            most: most
+            most: most,
+            leavesFree: leavesFree
         )
     }
 
