@@ -155,6 +155,37 @@ extension EndToEndTests {
             }
         }
 
+        @Test(
+            "A badge is not delayed by a hundred pushes to 250 devices each that cannot be shards"
+        )
+        func conditions() async throws {
+            try await Stack.with(["DISPATCH_IN_FLIGHT": "512"]) { stack in
+                let (busy, quiet) = (try await stack.makeApp(), try await stack.makeApp())
+                try await populate(busy, 250, identity: "all", on: stack)
+                try await populate(quiet, 1, identity: "one", on: stack)
+                let phone = try await token(quiet, 1, on: stack)
+                let everybody = (1...250).map { number in
+                    let hex = String(number, radix: 16)
+                    return JSONValue.string(String(repeating: "0", count: 24 - hex.count) + hex)
+                }
+                let busyOnes: JSONObject = ["where": ["objectId": ["$in": .array(everybody)]]]
+                for _ in 0..<100 { try await stack.send(event(busy, busyOnes)) }
+                let badge: JSONObject = [
+                    "installations": [everybody[0]], "data": ["alert": "x", "badge": "Increment"],
+                ]
+                try await stack.send(event(quiet, badge))
+                // It reads all of them at once.
+                let dispatcher = try await stack.start("carillon-dispatcher")
+                _ = try await stack.simulator.waitFor(1, for: phone)
+                let stored = try await count(
+                    "select count(*) from all_pushes where app = '\(busy.id)'",
+                    on: stack
+                )
+                #expect(stored < 50, "the flood was sent first")
+                #expect(await dispatcher.process.stop() == .status(0))
+            }
+        }
+
         @Test("An identity with 3,000 devices is sent to in shards, each of them once")
         func identity() async throws {
             try await Stack.with { stack in

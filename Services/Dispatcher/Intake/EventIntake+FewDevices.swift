@@ -13,6 +13,8 @@ extension EventIntake {
     struct Entered {
         /// The pushes that are planned.
         var rows: [EventBatch.Usable] = []
+        /// The large pushes, which `sendLarge` looks up and sends.
+        fileprivate var large: [(run: InlineRun, weight: Int)] = []
         fileprivate(set) var runs: [InlineRun] = []
         fileprivate var timers: [LoopTimer] = []
 
@@ -28,8 +30,8 @@ extension EventIntake {
     }
 
     /// Looks up the pushes of a batch that are for few devices, and sends the new ones: at a time
-    /// as many devices as have free slots. The large pushes come last. Those beyond their app's
-    /// share are planned.
+    /// as many devices as have free slots. The large pushes are left to `sendLarge`. Those beyond
+    /// their app's share are planned.
     ///
     /// - Parameters:
     ///   - items: The batch's events.
@@ -64,7 +66,9 @@ extension EventIntake {
             }
         }
         // Before the first wait, so that each copy is treated like the first.
-        let largeRuns = portions(large).map { makeRun($0.pushes, isLarge: true, fetchedAt) }
+        entered.large = portions(large).map {
+            (makeRun($0.pushes, isLarge: true, fetchedAt), $0.weight)
+        }
         var room = room
         for (pushes, weight) in portions(small) {
             if weight > room {
@@ -74,20 +78,28 @@ extension EventIntake {
             }
             let run = makeRun(pushes, isLarge: false, fetchedAt)
             guard await send(run, room: room, &entered) else {
-                for run in largeRuns { run.drop() }
+                for (run, _) in entered.large { run.drop() }
                 return nil
             }
             room = 0
         }
         engine.flight.endPromise(room)
-        for (number, portion) in portions(large).enumerated() {
-            await engine.promiseSlots(for: portion.weight, isLarge: true)
-            guard await send(largeRuns[number], room: portion.weight, &entered) else {
-                for run in largeRuns[(number + 1)...] { run.drop() }
-                return nil
+        return entered
+    }
+
+    /// Looks up and sends the large pushes of a batch.
+    ///
+    /// - Returns: `false` if a stop came first.
+    func sendLarge(_ entered: inout Entered) async -> Bool {
+        let large = entered.large
+        for (number, (run, weight)) in large.enumerated() {
+            await engine.promiseSlots(for: weight, isLarge: true)
+            guard await send(run, room: weight, &entered) else {
+                for (run, _) in large[(number + 1)...] { run.drop() }
+                return false
             }
         }
-        return entered
+        return true
     }
 
     private typealias Fast = (item: EventBatch.Usable, push: NewPush, names: Int)

@@ -148,11 +148,12 @@ final class EventIntake {
         var (items, room) = (items, room)
         var refused: [(EventBatch.Usable, DeadLetterReason)] = []
         while true {
-            guard
-                let entered = await enterFastPath(items, fetchedAt: fetchedAt, room: room),
-                let ofRows = await planAll(entered.rows)
+            guard var entered = await enterFastPath(items, fetchedAt: fetchedAt, room: room)
             else { return nil }
-            engine.inline.planned(entered.rows)
+            // The others do not wait for the large pushes, whose look-ups may take long.
+            let planning = entered.rows
+            async let planned = planRows(planning)
+            guard await sendLarge(&entered), let ofRows = await planned else { return nil }
             refused += ofRows
             items = []
             var rows: [EventBatch.Usable] = []
@@ -172,6 +173,15 @@ final class EventIntake {
             room = items.count
             await engine.promiseSlots(for: room)
         }
+    }
+
+    /// Plans the events of a batch that do not take the fast path.
+    private func planRows(
+        _ items: [EventBatch.Usable]
+    ) async -> [(EventBatch.Usable, DeadLetterReason)]? {
+        guard let refused = await planAll(items) else { return nil }
+        engine.inline.planned(items)
+        return refused
     }
 
     /// Plans events, apps in turn: an app with many events delays no other's.
