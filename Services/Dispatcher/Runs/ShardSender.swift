@@ -207,7 +207,8 @@ final class ShardSender: ServicePart {
             let due = try await database.shards.nextDue(in: lane)
         else { return Self.idleWait }
         let wait = due.milliseconds - database.clock.now().milliseconds
-        // A shard that is due and could not be claimed is being claimed by another session.
+        // A shard that is due and could not be claimed is being claimed by another session, or its
+        // app must leave places for others.
         return min(Self.idleWait, .milliseconds(max(wait, 100)))
     }
 

@@ -22,8 +22,8 @@ package struct ShardStore: Sendable {
     ///   - limit: 1...1000 shards.
     ///   - holding: The number of shards of each app that the session holds already.
     ///   - most: The maximum number of shards of one app that it may hold.
-    ///   - leavesFree: Whether an app gets a further shard only if it then holds no more than there
-    ///     are places left. So some are always left for other apps.
+    ///   - leavesFree: Whether an app gets a further shard only if it then holds at most one more
+    ///     than there are places left. So it never takes the last place, unless it has no other.
     ///   - includesPaced: Whether shards of pushes with a pace are claimed too.
     /// - Returns: The claimed shards; empty when nothing is due.
     /// - Throws: `StorageError` of kind `sessionLost`.
