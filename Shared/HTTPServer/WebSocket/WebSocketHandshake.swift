@@ -1,5 +1,5 @@
 internal import COpenSSL
-internal import Foundation
+internal import FoundationEssentials
 
 /// A client's request for a WebSocket (RFC 6455 section 4.2).
 package struct WebSocketHandshake: Sendable {
