@@ -30,14 +30,7 @@ package actor LoginCache {
         }
     }
 
-    private struct Finding {
-        let apps: [String]
-        let at: ContinuousClock.Instant
-    }
-
     private static let lifetime = Duration.seconds(5)
-    private static let missLifetime = Duration.seconds(1)
-    private static let maximumEntries = 10_000
 
     private let rows: LoginRows
     private let database: PushDatabase?
@@ -47,11 +40,8 @@ package actor LoginCache {
     private let wallClock: @Sendable () -> Instant
     private let logins: Cache<AppLogins>
     /// The apps that have a login for an issuer and audiences, by the digest of both.
-    private var findings: [[UInt8]: Finding] = [:]
+    private let owners: Cache<[String]>
     private var memory = VerifiedTokenCache<AppLogins>()
-    /// The number of received notifications. Data that was read before a notification is not cached
-    /// after it.
-    private var notices = 0
 
     /// Makes a cache; `use` is the logins whose keys `run` renews.
     package init(
@@ -87,17 +77,16 @@ package actor LoginCache {
         self.loop = loop
         self.log = log
         now = steadyClock
+        let tooLate = StorageError(.database, "the database does not answer", isRetryable: true)
         logins = Cache(
             .init(fresh: Self.lifetime),
-            of: Cache.Store(
-                isAway: { false },
-                isTransient: { _ in false },
-                tooLate: StorageError(
-                    .database,
-                    "the database does not answer",
-                    isRetryable: true
-                )
-            ),
+            of: .init(isAway: { false }, isTransient: { _ in false }, tooLate: tooLate),
+            on: loop,
+            now: steadyClock
+        )
+        owners = Cache(
+            .init(fresh: Self.lifetime),
+            of: .init(isAway: { false }, isTransient: { _ in false }, tooLate: tooLate),
             on: loop,
             now: steadyClock
         )
@@ -264,19 +253,12 @@ package actor LoginCache {
                     .joined(separator: " ").utf8
             )
         )
-        let apps: [String]
-        if let finding = findings[digest],
-            now() - finding.at
-                < (finding.apps.isEmpty ? Self.missLifetime : Self.lifetime)
-        {
-            apps = finding.apps
-        } else {
-            let noticesBefore = notices
-            apps = try await rows.apps(claims.issuer, claims.audiences)
-            if findings.count >= Self.maximumEntries { findings = [:] }
-            if notices == noticesBefore { findings[digest] = Finding(apps: apps, at: now()) }
+        let rows = rows
+        let apps = try await owners.value(Hex.encode(digest)) { _ in
+            let apps = try await rows.apps(claims.issuer, claims.audiences)
+            return apps.isEmpty ? nil : apps
         }
-        guard let app = apps.first else { throw refusal(.issuer) }
+        guard let apps, let app = apps.first else { throw refusal(.issuer) }
         guard apps.count == 1 else { throw refusal(.ambiguous) }
         return app
     }
@@ -335,8 +317,7 @@ package actor LoginCache {
 
     /// Marks an app's logins as changed; an empty id means any app.
     func forget(_ app: String) {
-        notices += 1
-        findings = [:]
+        owners.changed(nil)
         logins.changed(app.isEmpty ? nil : [app])
     }
 }
