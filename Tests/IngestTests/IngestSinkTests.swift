@@ -85,7 +85,7 @@ struct IngestSinkTests {
         _ topicNames: [String],
         _ body: (Fixture) async throws -> Void
     ) async throws {
-        let server = try await TestDatabase.make()
+        let server = try await TestDatabase.makeMigrated()
         let loop = try EventLoop(name: "sink-test")
         let cluster = try MockKafkaCluster()
         let topics = KafkaTopics()
@@ -100,7 +100,6 @@ struct IngestSinkTests {
             DatabaseConfiguration(uri: server.url, connections: 4),
             on: loop
         )
-        _ = try await database.migrate()
         try await database.apps.create(
             StoredApp(
                 id: "shop",

@@ -35,7 +35,12 @@ package final class Stack: Sendable {
         let folder = "/tmp/" + TestEnvironment.unique("carillon-e2e-")
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: folder) }
-        let database = try await TestDatabase.make(on: postgres?.url)
+        let database =
+            if let postgres {
+                try await TestDatabase.make(on: postgres.url)
+            } else {
+                try await TestDatabase.makeMigrated()
+            }
         let prefix = extra["KAFKA_TOPIC_PREFIX"] ?? TestEnvironment.unique("e2e-") + "."
         do {
             let (process, ports) = try await startSimulator(in: folder, prefix: prefix)
@@ -75,6 +80,7 @@ package final class Stack: Sendable {
     ) async throws -> (ChildProcess, Ports) {
         let tls = try freePort()
         let sandbox = try freePort()
+        try await FirstAccount.shared.copy(to: "\(folder)/credentials")
         let process = try await ChildProcess.start(
             executable("carillon-simulator"),
             environment: [
@@ -90,6 +96,7 @@ package final class Stack: Sendable {
             let control = try await process.port()
             let address = "http://127.0.0.1:\(control)"
             try await waitUntilReady(process, address)
+            await FirstAccount.shared.keep(from: "\(folder)/credentials")
             return (process, Ports(control: control, tls: tls, sandbox: sandbox))
         } catch {
             await process.stop()
@@ -348,5 +355,27 @@ extension JSONValue {
         let names = ["delivered", "failed", "expired", "suppressed", "inDoubt", "pending"]
         guard let targeted = self["targeted"]?.integer else { return false }
         return names.reduce(0) { $0 + (self[$1]?.integer ?? 0) } == targeted
+    }
+}
+
+/// The service account that the first simulator of this process made, for the others: an RSA key
+/// takes half a second of a core.
+private actor FirstAccount {
+    static let shared = FirstAccount()
+
+    private static let file = "service-account.json"
+    private var account: Data?
+
+    func keep(from folder: String) {
+        account = account ?? FileManager.default.contents(atPath: "\(folder)/\(Self.file)")
+    }
+
+    func copy(to folder: String) throws {
+        guard let account else { return }
+        try FileManager.default.createDirectory(
+            atPath: folder,
+            withIntermediateDirectories: true
+        )
+        try account.write(to: URL(fileURLWithPath: "\(folder)/\(Self.file)"))
     }
 }

@@ -71,8 +71,9 @@ package func onThread<Value: Sendable>(
     }
 }
 
-/// Polls every 10 ms until there is a value: for state without an event of its own, such as a count
-/// behind HTTP. The suite's time limit is not enough as a bound: this one names the missing state.
+/// Polls until there is a value, with pauses of 10 to 500 ms: for state without an event of its own,
+/// such as a count behind HTTP. The suite's time limit is not enough as a bound: this one names the
+/// missing state.
 package func eventually<Value>(
     _ what: String,
     within limit: Duration = .seconds(30),
@@ -81,10 +82,12 @@ package func eventually<Value>(
 ) async throws -> Value {
     let deadline = ContinuousClock.now + limit
     while true {
+        let asked = ContinuousClock.now
         if let value = try await ask() { return value }
-        guard ContinuousClock.now < deadline else {
-            throw TestFailure("not within \(limit): \(what)")
-        }
-        try await Task.sleep(for: .milliseconds(10))
+        let now = ContinuousClock.now
+        guard now < deadline else { throw TestFailure("not within \(limit): \(what)") }
+        // Asking may start a process, and what is waited for needs the processors too.
+        let pause = min(max(.milliseconds(10), (now - asked) * 2), .milliseconds(500))
+        try await Task.sleep(for: pause)
     }
 }

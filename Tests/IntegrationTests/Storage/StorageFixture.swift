@@ -22,7 +22,7 @@ struct StorageFixture: Sendable {
         migrated: Bool = true,
         _ body: (StorageFixture) async throws -> Void
     ) async throws {
-        let server = try await TestDatabase.make()
+        let server = try await (migrated ? TestDatabase.makeMigrated() : TestDatabase.make())
         let loop = try EventLoop(name: "storage-test")
         let fixture = StorageFixture(
             server: server,
@@ -35,10 +35,7 @@ struct StorageFixture: Sendable {
         )
         let result: Result<Void, any Error>
         do {
-            if migrated {
-                _ = try await fixture.database.migrate()
-                try await fixture.createApp(app)
-            }
+            if migrated { try await fixture.createApp(app) }
             try await body(fixture)
             result = .success(())
         } catch {
