@@ -130,10 +130,13 @@ running() { kill -0 "$1" 2>/dev/null; }
 stop_pid() {
     local pid="$1" signal="$2" tenths=$(($3 * 20))
     running "$pid" || return 0
-    kill "-$signal" "$pid" 2>/dev/null || true
-    while ((tenths-- > 0)) && running "$pid"; do sleep 0.05; done
-    if running "$pid"; then kill -KILL "$pid" 2>/dev/null || true; fi
-    wait "$pid" 2>/dev/null || true
+    # Without messages: bash reports a killed job.
+    {
+        kill "-$signal" "$pid" || true
+        while ((tenths-- > 0)) && running "$pid"; do sleep 0.05; done
+        if running "$pid"; then kill -KILL "$pid" || true; fi
+        wait "$pid" || true
+    } 2>/dev/null
 }
 
 # The last started is stopped first: services, then the broker, then Postgres.
@@ -143,6 +146,8 @@ stop_everything() {
         name="${pid_names[index]}"
         signal=TERM
         [[ "$name" == postgres ]] && signal=INT # Postgres' "fast" shutdown
+        # Its data is thrown away, and to close the logs of a test run takes it half a minute.
+        [[ "$name" == kafka ]] && signal=KILL
         stop_pid "${pids[index]}" "$signal" 30
     done
     pids=()
@@ -241,6 +246,7 @@ as_postgres() {
 # DATABASE_URL. The data is temporary, so it is not flushed to disk; a commit still outlives the
 # server's processes, which may be killed to test Carillon. The settings after the folder take
 # precedence.
+postgres_auth=scram-sha-256
 start_postgres() {
     local folder="$1" bin password log port try command setting settings=()
     shift
@@ -264,7 +270,7 @@ start_postgres() {
     printf '%s\n' "$password" >"$folder/password"
     if ((EUID == 0)); then chown postgres: "$folder/password"; fi
     (cd / && as_postgres "$bin/initdb" --pgdata="$folder/data" --username=carillon \
-        --auth=scram-sha-256 --pwfile="$folder/password" --encoding=UTF8 --locale=C.UTF-8 \
+        --auth="$postgres_auth" --pwfile="$folder/password" --encoding=UTF8 --locale=C.UTF-8 \
         --no-sync) >"$run_folder/initdb.log" 2>&1 || {
         cat "$run_folder/initdb.log" >&2
         fail "initdb failed"
@@ -371,4 +377,24 @@ make_run_folder() {
     done
     run_folder="$root/.carillon/$1/$$"
     mkdir -p "$run_folder"
+}
+
+# make_data_folder: makes a folder for data that this run throws away, which `finish` removes, and sets
+# `data_folder`. It is in memory if the machine has 8 GB to spare: hundreds of databases come and go in
+# a test run, each of a thousand files, which costs a disk's file system a tenth of the run.
+make_data_folder() {
+    local folder room spare
+    data_folder="$run_folder"
+    [[ "$(stat -f -c %T /dev/shm 2>/dev/null)" == tmpfs ]] || return 0
+    for folder in /dev/shm/carillon-*/; do
+        folder="${folder%/}"
+        [[ -O "$folder" && "${folder##*-}" =~ ^[0-9]+$ ]] || continue
+        running "${folder##*-}" || rm -rf "$folder"
+    done
+    room="$(df --output=avail --block-size=1G /dev/shm | tail -n 1)"
+    spare="$(awk '/^MemAvailable:/ { print int($2 / 1048576) }' /proc/meminfo)"
+    ((room >= 8 && spare >= 8)) || return 0
+    data_folder="/dev/shm/carillon-$$"
+    mkdir -m 711 "$data_folder"
+    private_folders+=("$data_folder")
 }
