@@ -13,7 +13,8 @@ struct ShardWindowTests {
         share: Int = 6,
         isLast: Bool = true
     ) -> Window {
-        var window = Window(checkpointEvery: every, inFlightShare: share)
+        let unrecorded = UnrecordedBudget(checkpointEvery: every, shards: 1)
+        var window = Window(unrecorded: unrecorded, inFlightShare: share)
         window.append(Array(0..<members), isLast: isLast)
         return window
     }
@@ -229,7 +230,8 @@ struct ShardWindowTests {
         var isOver = false
 
         while !isOver {
-            var window = Window(checkpointEvery: every, inFlightShare: share)
+            let unrecorded = UnrecordedBudget(checkpointEvery: every, shards: 1)
+            var window = Window(unrecorded: unrecorded, inFlightShare: share)
             let start = cursor
             var read = cursor
             var inFlight: Set<Int> = []

@@ -123,6 +123,7 @@ extension ShardRun {
         timer?.cancel()
         timer = nil
         returnSlots()
+        window.close()
         engine.remove(self)
         environment.onEnd(self)
     }

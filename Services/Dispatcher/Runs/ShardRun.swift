@@ -27,7 +27,8 @@ final class ShardRun: SessionWork, OrderedRun {
         let engine: DeliveryEngine
         let database: PushDatabase
         let log: Log
-        let checkpointEvery: Int
+        /// The budget of the lane.
+        let unrecorded: UnrecordedBudget
         /// The part of the flight budget that is meant for one shard.
         let inFlightShare: Int
         /// Called when a run has ended, after it has left the engine.
@@ -101,7 +102,7 @@ final class ShardRun: SessionWork, OrderedRun {
         self.context = context
         self.environment = environment
         window = Window(
-            checkpointEvery: environment.checkpointEvery,
+            unrecorded: environment.unrecorded,
             inFlightShare: environment.inFlightShare
         )
         readTo = shard.cursor

@@ -32,7 +32,7 @@ final class ShardSender: ServicePart {
     private let limit: Int
     /// The most shards of one app: apps whose providers hang must not take all places.
     private let limitOfApp: Int
-    private let checkpointEvery: Int
+    private let unrecorded: UnrecordedBudget
     private let inFlightShare: Int
     private let log: Log
     /// The broadcasts that this process works on.
@@ -75,20 +75,19 @@ final class ShardSender: ServicePart {
             name = "shards of named devices"
             limit = Self.directLimit
             limitOfApp = Self.directLimit / 4
-            // So that a crash repeats no more members than for broadcasts.
-            checkpointEvery = max(
-                1,
-                configuration.checkpointEvery * configuration.shards / Self.directLimit
-            )
             // A shard may be a push of 33 devices or of 10,000.
             inFlightShare = configuration.inFlight / 4
         case .broadcast:
             name = "shards"
             limit = configuration.shards
             limitOfApp = limit
-            checkpointEvery = configuration.checkpointEvery
             inFlightShare = configuration.inFlight / limit
         }
+        // For each lane the same, however many shards it may have.
+        unrecorded = UnrecordedBudget(
+            checkpointEvery: configuration.checkpointEvery,
+            shards: configuration.shards
+        )
         log = runtime.log
     }
 
@@ -179,7 +178,7 @@ final class ShardSender: ServicePart {
                 engine: engine,
                 database: database,
                 log: log,
-                checkpointEvery: checkpointEvery,
+                unrecorded: unrecorded,
                 inFlightShare: inFlightShare
             ) { [weak self] run in
                 self?.ended(run)

@@ -5,10 +5,10 @@
 /// member with its end, and a member in flight as a row, which is settled like any other row when
 /// its answer comes. So the cursor never skips a member that is not recorded.
 ///
-/// The bound of promise 3: a crash repeats only members that were sent and are not recorded. In
-/// each shard at most `checkpointEvery` such members have ended and hold no slot of the flight
-/// budget. Every other one holds a slot, and the budget bounds the slots. In addition, at most
-/// `reach` members are between the cursor and the last one sent.
+/// The bound of promise 3: a crash repeats only members that were sent and are not recorded. Such a
+/// member is counted by the `UnrecordedBudget` of all shards of its lane, if it has ended and holds
+/// no slot of the flight budget. Every other one holds a slot, and the flight budget bounds the
+/// slots. In addition, a shard sends no member that is `reach` or more beyond its cursor.
 struct ShardWindow<Member, End> {
     private enum State {
         case unsent
@@ -42,8 +42,8 @@ struct ShardWindow<Member, End> {
 
     /// The end of a checkpoint's prefix.
     enum Extent {
-        /// Up to the first member in flight, or beyond it if `checkpointEvery` ended members have
-        /// overtaken it.
+        /// Up to the first member in flight, or beyond it if a share of ended members has overtaken
+        /// it.
         case ended
         /// Up to the last member that has ended.
         case answered
@@ -74,9 +74,9 @@ struct ShardWindow<Member, End> {
         var endedRows: [(member: Member, end: End)] = []
     }
 
-    let checkpointEvery: Int
-    /// The most members that may be sent beyond the durable cursor.
-    let reach: Int
+    /// Shared with the other shards of the lane.
+    private let unrecorded: UnrecordedBudget
+    private let inFlightShare: Int
 
     private var entries: ContiguousArray<Entry> = []
     /// The index in `entries` of the member at `base`. The entries before it are recorded.
@@ -90,7 +90,7 @@ struct ShardWindow<Member, End> {
     private(set) var inFlight = 0
     /// The number of members that have ended and are not recorded.
     private(set) var ended = 0
-    /// The number of these that hold no slot.
+    /// The number of these that hold no slot. `unrecorded` counts them.
     private var slotless = 0
     /// The end of the checkpoint that is being written, and whether it is the shard's last.
     private var writing: (end: Int, isLast: Bool)?
@@ -99,13 +99,23 @@ struct ShardWindow<Member, End> {
     private var lastIsRead = false
     private(set) var isFinished = false
 
+    /// Opens a shard. `close` must be called at its end.
+    ///
     /// - Parameters:
-    ///   - checkpointEvery: 1 or more.
+    ///   - unrecorded: The budget of the lane.
     ///   - inFlightShare: The part of the flight budget that is meant for one shard, 0 or more.
-    init(checkpointEvery: Int, inFlightShare: Int) {
-        self.checkpointEvery = max(1, checkpointEvery)
-        reach = self.checkpointEvery + max(0, inFlightShare)
+    init(unrecorded: UnrecordedBudget, inFlightShare: Int) {
+        self.unrecorded = unrecorded
+        self.inFlightShare = max(0, inFlightShare)
+        unrecorded.open()
     }
+
+    /// The number of ended members that a checkpoint is meant to record. It changes as other shards
+    /// open and close.
+    private var share: Int { unrecorded.share }
+
+    /// The most members that may be sent beyond the durable cursor.
+    private var reach: Int { share + inFlightShare }
 
     private var end: Int { base + entries.count - head }
 
@@ -192,7 +202,7 @@ struct ShardWindow<Member, End> {
             inFlight -= 1
             ended += 1
             if position == firstOpen { passEnded() }
-            guard slotless < checkpointEvery else { return .keepsSlot }
+            guard slotless < share, unrecorded.take() else { return .keepsSlot }
             slotless += 1
             entries[index].holdsSlot = false
             return .freed
@@ -222,7 +232,7 @@ struct ShardWindow<Member, End> {
     /// time.
     var isCheckpointDue: Bool {
         guard !isWriting, !isFinished else { return false }
-        return contiguous * 2 >= checkpointEvery || ended - contiguous >= checkpointEvery
+        return contiguous * 2 >= share || ended - contiguous >= share
             || (hasSentAll && inFlight == 0)
     }
 
@@ -265,7 +275,7 @@ struct ShardWindow<Member, End> {
             while stop < next {
                 if isEnded(stop) {
                     later -= 1
-                } else if later < checkpointEvery {
+                } else if later < share {
                     break
                 }
                 stop += 1
@@ -287,7 +297,12 @@ struct ShardWindow<Member, End> {
             switch entry.state {
             case .ended:
                 ended -= 1
-                if entry.holdsSlot { written.freed.append(entry.member) } else { slotless -= 1 }
+                if entry.holdsSlot {
+                    written.freed.append(entry.member)
+                } else {
+                    slotless -= 1
+                    unrecorded.giveBack(1)
+                }
             case .leaving:
                 inFlight -= 1
                 rows[position] = entry.member
@@ -311,6 +326,12 @@ struct ShardWindow<Member, End> {
     }
 
     // MARK: The end
+
+    /// Closes the shard: this process records no more of its members.
+    mutating func close() {
+        unrecorded.close(unrecorded: slotless)
+        slotless = 0
+    }
 
     /// Returns the ended members that still hold a slot, for a shard that is dropped.
     func heldByEnded() -> [Member] {
