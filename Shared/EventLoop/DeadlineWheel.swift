@@ -58,7 +58,9 @@ package struct DeadlineWheel: Sendable {
 
     /// Makes a number due at this tick if it is in the wheel and due earlier.
     package mutating func putOff(_ number: Int, until due: Int64) {
-        guard number < entries.count, (0..<due).contains(entries[number].due) else { return }
+        guard number < entries.count, entries[number].due >= 0, entries[number].due < due else {
+            return
+        }
         remove(number)
         add(number, due: due)
     }

@@ -63,6 +63,7 @@ import Testing
         for number in 0..<3 { wheel.add(number, due: 5) }
         wheel.putOff(0, until: 20)
         wheel.putOff(1, until: 4)
+        wheel.putOff(2, until: -1)
         #expect(wheel.advance(to: 5).sorted() == [1, 2])
         wheel.putOff(1, until: 30)
         wheel.putOff(100, until: 30)
