@@ -128,4 +128,24 @@ struct SendSlotsTests {
         }
         #expect(room.budget.owned == (isStop ? taken : 0))
     }
+
+    @Test(
+        "A promise of slots that is ended twice is counted, and no other kind's promise ends by it"
+    )
+    func promises() {
+        let session = WorkSession()
+        session.begin(1)
+        let room = SendSlots(total: 64, session: session) { _ in }
+        let all = room.room(in: .direct)
+        room.promise(8)
+        room.promise(3, isLarge: true)
+        room.endPromise(8)
+        #expect(room.takeExcess() == 0)
+        room.endPromise(8)
+        #expect(room.room(in: .direct) == all - 3)
+        room.endPromise(5, isLarge: true)
+        #expect(room.room(in: .direct) == all)
+        #expect(room.takeExcess() == 8 + 2)
+        #expect(room.takeExcess() == 0)
+    }
 }

@@ -208,9 +208,9 @@ final class DeliveryEngine: ServicePart {
         }
     }
 
-    /// Reports slots that were released twice, which is a mistake in a run.
+    /// Reports slots that were released twice, or whose promise was ended twice: a mistake in a run.
     private func reportExcess() {
-        let excess = flight.budget.takeExcess()
+        let excess = flight.takeExcess()
         guard excess > 0 else { return }
         assertionFailure("\(excess) slots were released that were not owned")
         meters.slotExcess.add(excess)

@@ -24,6 +24,8 @@ final class SendSlots {
     private var promised = 0
     /// The slots promised to large pushes; other pushes do not wait for these.
     private var promisedToLarge = 0
+    /// The slots whose promise was ended and that were not promised.
+    private var excess = 0
     /// The lanes whose sweeper found too few free slots.
     private var waitingLanes: Set<Lane> = []
     /// Wakes the sweeper of a lane when more slots are free.
@@ -95,12 +97,17 @@ final class SendSlots {
 
     /// Ends a promise: the slots are taken now, or not needed.
     func endPromise(_ count: Int, isLarge: Bool = false) {
-        if isLarge {
-            promisedToLarge = max(0, promisedToLarge - count)
-        } else {
-            promised = max(0, promised - count)
-        }
+        let ended = min(count, isLarge ? promisedToLarge : promised)
+        excess += count - ended
+        if isLarge { promisedToLarge -= ended } else { promised -= ended }
         wakeWaiters()
+    }
+
+    /// Returns how many slots were released that were not owned, or their promises ended twice, since
+    /// the last call.
+    func takeExcess() -> Int {
+        defer { excess = 0 }
+        return excess + budget.takeExcess()
     }
 
     /// Wakes the waiters after slots were released.
