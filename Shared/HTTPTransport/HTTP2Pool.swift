@@ -153,7 +153,8 @@ package final class HTTP2Pool: @unchecked Sendable {
                 of: number,
                 isUrgent: terms[index].isUrgent,
                 due: due / tickMilliseconds,
-                leastTicks: (terms[index].milliseconds / 2 + tickMilliseconds) / tickMilliseconds
+                leastTicks: (requests.answerMilliseconds(of: terms[index]) + tickMilliseconds)
+                    / tickMilliseconds
             )
         }
         table.leave(number)

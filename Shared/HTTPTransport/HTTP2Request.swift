@@ -56,16 +56,26 @@ package struct HTTP2Requests: ~Copyable, Sendable {
     private(set) var terms: ContiguousArray<Terms> = []
     private var timeout = Duration.zero
     private var milliseconds: Int64 = 0
+    /// The time from when a request is sent; `nil`: half of its timeout.
+    private let answerMilliseconds: Int64?
 
     /// - Parameters:
     ///   - count: The expected number of requests.
     ///   - textBytes: The expected bytes of the path and values of one request.
-    package init(count: Int = 16, textBytes: Int = 192) {
+    ///   - answerTime: The time that a request which waited for a stream has at least from when it is
+    ///     sent; `nil`: half of its timeout.
+    package init(count: Int = 16, textBytes: Int = 192, answerTime: Duration? = nil) {
         batch = HTTP2.RequestBatch(count: count, bytes: count * textBytes + 4096)
+        answerMilliseconds = answerTime.map { Int64($0.milliseconds) }
         terms.reserveCapacity(count)
     }
 
     package var count: Int { terms.count }
+
+    /// Returns the least milliseconds of a request from when it is sent.
+    func answerMilliseconds(of terms: Terms) -> Int64 {
+        answerMilliseconds ?? terms.milliseconds / 2
+    }
 
     /// Adds a request. An invalid request ends with `invalidRequest` in its turn.
     ///
@@ -77,7 +87,7 @@ package struct HTTP2Requests: ~Copyable, Sendable {
     ///   - values: The values of the other varying headers.
     ///   - body: Copied.
     ///   - timeout: From `send` to the last byte of the answer, waiting for a connection included.
-    ///     A request that waited for a stream has at least half of it from when it is sent.
+    ///     A request that waited for a stream has at least `answerTime` from when it is sent.
     ///   - isUrgent: Whether it overtakes non-urgent requests that wait for a stream.
     package mutating func add(
         _ head: HTTP2RequestHead,

@@ -37,7 +37,9 @@ final class DeliveryBatch {
     /// The number of withdrawals of its client before the hand-over.
     let round: Int
     private let deadline: ContinuousClock.Instant
-    private let least: Duration
+    /// The time that a request has at least from when it is sent, as otherwise the answer of a working
+    /// provider would come too late: half of the whole time.
+    let answerTime: Duration
     private let completion: @Sendable (Int, ProviderAnswer) -> Void
 
     init(
@@ -49,14 +51,15 @@ final class DeliveryBatch {
         self.notifications = notifications
         self.round = round
         deadline = .now + timeout
-        least = timeout / 4
+        answerTime = timeout / 2
         self.completion = completion
     }
 
-    /// Returns the time that is left for the answer. Waiting for a token, or a first attempt, may
-    /// have used some of it. It is at least a quarter of the whole time, as otherwise the answer of
-    /// a working provider would come too late.
-    func timeLeft(at now: ContinuousClock.Instant = .now) -> Duration { max(least, deadline - now) }
+    /// Returns the time that is left, at least `answerTime`. Waiting for a token, or a first attempt,
+    /// may have used some of it.
+    func timeLeft(at now: ContinuousClock.Instant = .now) -> Duration {
+        max(answerTime, deadline - now)
+    }
 
     func complete(_ index: Int, _ answer: ProviderAnswer) { completion(index, answer) }
 }

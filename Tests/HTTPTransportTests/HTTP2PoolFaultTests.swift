@@ -129,8 +129,11 @@ private let fine = HTTPServerResponse(status: 200)
         }
     }
 
-    @Test("A request that has waited for a stream still has half of its time for the answer")
-    func waited() async throws {
+    @Test(
+        "A request that has waited for a stream still has half of its time for the answer, or as much as its owner wants",
+        arguments: [nil, Duration.milliseconds(2000)]
+    )
+    func waited(answerTime: Duration?) async throws {
         try await withLocalServer(maxConcurrentStreams: 1) { _ in
             HTTPServerResponse(status: 200, ending: { _ in })
         } _: { server, loop in
@@ -142,10 +145,15 @@ private let fine = HTTPServerResponse(status: 200)
             ) { bench in
                 let begun = ContinuousClock.now
                 let first = try await bench.start(["/first"], timeout: .milliseconds(2000))
-                let second = try await bench.start(["/second"], timeout: .milliseconds(2400))
+                let second = try await bench.start(
+                    ["/second"],
+                    timeout: .milliseconds(2400),
+                    answerTime: answerTime
+                )
                 let error = try await eventually("its end") { second.all(1) }.first?.error
                 // The first one had the only stream for 2,000 ms.
-                #expect(begun.duration(to: .now) >= .milliseconds(3200))
+                let least = Duration.milliseconds(2000) + (answerTime ?? .milliseconds(1200))
+                #expect(begun.duration(to: .now) >= least)
                 #expect(error?.kind == .timeout && error?.isInDoubt == true)
                 #expect(first.all(1)?.first?.error?.isInDoubt == true)
                 #expect(server.received.map(\.path) == ["/first", "/second"])

@@ -37,9 +37,10 @@ extension HTTP2Pool {
     func send(
         _ requests: [HTTP2Request],
         of owner: ObjectIdentifier? = nil,
+        answerTime: Duration? = nil,
         completion: @escaping Completion
     ) {
-        var batch = HTTP2Requests()
+        var batch = HTTP2Requests(answerTime: answerTime)
         for request in requests {
             batch.add(
                 request.head,
@@ -122,6 +123,7 @@ struct PoolBench {
         headSuffix: String = "",
         body: [UInt8] = Array("{}".utf8),
         timeout: Duration = .seconds(30),
+        answerTime: Duration? = nil,
         isUrgent: Bool = false,
         of owner: ObjectIdentifier? = nil
     ) async throws -> Results {
@@ -142,7 +144,7 @@ struct PoolBench {
             )
         }
         try await loop.onLoop { [pool] in
-            pool.send(requests, of: owner) { results.add($0, $1) }
+            pool.send(requests, of: owner, answerTime: answerTime) { results.add($0, $1) }
         }
         return results
     }

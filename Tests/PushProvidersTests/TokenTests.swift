@@ -298,16 +298,17 @@ import Testing
 }
 
 @Suite("The remaining time of a batch", .timeLimit(.minutes(1))) struct BatchTimes {
-    @Test("A batch that waited long for a token still waits a quarter of its time for the answer")
-    func quarter() {
+    @Test("A batch that waited long for a token still waits half of its time for the answer")
+    func half() {
         let before = ContinuousClock.now
         let batch = DeliveryBatch([], round: 0, timeout: .seconds(40)) { _, _ in }
         let after = ContinuousClock.now
         #expect(batch.timeLeft(at: after) <= .seconds(40))
         #expect(batch.timeLeft(at: before) >= .seconds(40))
-        #expect(batch.timeLeft(at: before + .seconds(20)) >= .seconds(20))
-        for waited in [31, 39, 40, 400] {
-            #expect(batch.timeLeft(at: after + .seconds(waited)) == .seconds(10), "\(waited) s")
+        #expect(batch.timeLeft(at: before + .seconds(10)) >= .seconds(30))
+        for waited in [21, 39, 40, 400] {
+            #expect(batch.timeLeft(at: after + .seconds(waited)) == .seconds(20), "\(waited) s")
         }
+        #expect(batch.answerTime == .seconds(20))
     }
 }

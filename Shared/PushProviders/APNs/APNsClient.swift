@@ -118,7 +118,7 @@ final class APNsClient: ProviderClient, @unchecked Sendable {
             for index in indices { finish(batch, index, answer) }
             return
         }
-        var requests = HTTP2Requests(count: indices.count)
+        var requests = HTTP2Requests(count: indices.count, answerTime: batch.answerTime)
         let timeLeft = batch.timeLeft()
         var sent: [Int] = []
         sent.reserveCapacity(indices.count)

@@ -104,7 +104,11 @@ final class FCMClient: ProviderClient, @unchecked Sendable {
     ) {
         let (now, timeLeft) = (clock(), batch.timeLeft())
         var last: (headers: [RenderedPayload.Header], head: HTTP2RequestHead)?
-        var requests = HTTP2Requests(count: indices.count, textBytes: 1024)
+        var requests = HTTP2Requests(
+            count: indices.count,
+            textBytes: 1024,
+            answerTime: batch.answerTime
+        )
         var sent: [Int] = []
         sent.reserveCapacity(indices.count)
         for index in indices {
