@@ -52,8 +52,9 @@ struct ConnectionService: HTTPServiceProgram {
             loops: contents,
             jobs: outbox.parts + [
                 expiryJob(service.database, in: runtime),
+                leave(service.database, in: runtime),
                 nodeReport(hubs, service.database, in: runtime),
-                drain(hubs, service.database, over: own.drain, in: runtime),
+                drain(hubs, over: own.drain, in: runtime),
             ]
         )
     }
@@ -96,7 +97,6 @@ struct ConnectionService: HTTPServiceProgram {
     /// Sends all clients away. The last job, so that it is the first to be stopped.
     private static func drain(
         _ hubs: [DeviceHub],
-        _ database: PushDatabase,
         over duration: Duration,
         in runtime: ServiceRuntime
     ) -> ClosurePart {
@@ -108,7 +108,21 @@ struct ConnectionService: HTTPServiceProgram {
                 Task(executorPreference: hub.loop) { await hub.drain(over: limit) }
             }
             for drain in drains { await drain.value }
-            try? await database.connections.forget(node: processName())
+        }
+    }
+
+    /// Removes this process from the nodes, after its last report.
+    private static func leave(
+        _ database: PushDatabase,
+        in runtime: ServiceRuntime
+    ) -> ClosurePart {
+        ClosurePart("node") {
+            await runtime.mainLoop.untilCancelled()
+            // The part's own task is cancelled by now: in it, no statement would run.
+            let leaving = Task(executorPreference: runtime.mainLoop) {
+                try? await database.connections.forget(node: processName())
+            }
+            await leaving.value
         }
     }
 }
