@@ -25,7 +25,7 @@ package actor AuditTrail: ServicePart {
     /// The limit while the database is unavailable; beyond it the oldest entries are dropped and
     /// logged.
     private static let maximumWaiting = 50_000
-    /// The tries of a stop while the database is unavailable.
+    /// The tries of a stop while the database is unavailable; late in the grace period only one.
     private static let lastTries = 20
 
     private let database: PushDatabase
@@ -72,6 +72,8 @@ package actor AuditTrail: ServicePart {
             } catch {
                 left -= 1
                 log.warning("audit entries cannot be written", [.error: .string("\(error)")])
+                // The trails of all loops stop one after another.
+                if loop.stopClock.hasPassed(share: 0.75) { return }
                 if left > 0 { try? await loop.sleep(for: Self.wait) }
             }
         }

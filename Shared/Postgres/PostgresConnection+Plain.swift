@@ -118,10 +118,11 @@ extension PostgresConnection {
     // MARK: Ending interrupted operations
 
     /// Cancels the running statement, unless the server itself failed it, and reads the remaining
-    /// results. Closes the connection if that takes longer than 5 s.
+    /// results. Closes the connection if that takes longer than 5 s, or than half of the time that is
+    /// left of a stop.
     func abandonPlain(after error: any Error) async {
         guard mode == .plain else { return }
-        let timer = loop.schedule(after: .seconds(5)) {
+        let timer = loop.schedule(after: loop.stopClock.limit(.seconds(5), share: 0.5)) {
             self.fail(PostgresError(.connectionLost, "cancelling took too long"))
         }
         defer { timer.cancel() }

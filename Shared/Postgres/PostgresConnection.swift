@@ -227,20 +227,33 @@ final class PostgresConnection: @unchecked Sendable {
 
     /// Closes the connection if the server has vanished: if a pipeline gets no byte for 10 s longer
     /// than the statement timeout, or a stream or COPY gets none within its silence limit.
-    func checkProgress(at now: ContinuousClock.Instant) {
-        if mode == .pipeline, !handle.isAlive { return failFromLibpq() }
-        let (limit, since): (Duration, ContinuousClock.Instant)
-        switch mode {
-        case .pipeline where !ledger.isEmpty && configuration.statementTimeout > .zero:
-            (limit, since) = (configuration.statementTimeout + .seconds(10), lastProgress)
-        case .plain where socketWaiter != nil && silenceLimit > .zero:
-            (limit, since) = (silenceLimit, waitingSince)
-        case .pipeline, .plain, .connecting, .broken: return
+    ///
+    /// - Parameters:
+    ///   - now: The time.
+    ///   - most: A shorter limit for all of them; `nil` for none.
+    /// - Returns: Whether it was closed because the server does not answer.
+    func checkProgress(
+        at now: ContinuousClock.Instant,
+        within most: Duration? = nil
+    ) -> Bool {
+        if mode == .pipeline, !handle.isAlive {
+            failFromLibpq()
+            return false
         }
-        guard now - since > limit else { return }
+        let (usual, since): (Duration, ContinuousClock.Instant)
+        switch mode {
+        case .pipeline where !ledger.isEmpty:
+            let timeout = configuration.statementTimeout
+            (usual, since) = (timeout > .zero ? timeout + .seconds(10) : .zero, lastProgress)
+        case .plain where socketWaiter != nil: (usual, since) = (silenceLimit, waitingSince)
+        case .pipeline, .plain, .connecting, .broken: return false
+        }
+        let limits = [usual > .zero ? usual : nil, most].compactMap(\.self)
+        guard let limit = limits.min(), now - since > limit else { return false }
         // If the server is only slow, it should not continue a statement that no task waits for.
         cancelRunning()
         fail(PostgresError(.connectionLost, "the server does not answer"))
+        return true
     }
 
     // MARK: Cancelling

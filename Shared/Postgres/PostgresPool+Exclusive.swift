@@ -13,6 +13,7 @@ extension PostgresPool {
     /// Borrows an exclusive connection; waiting callers are served in their order.
     private func acquire() async throws -> PostgresConnection {
         guard phase == .open || phase == .idle else { throw PostgresError.closed }
+        if isGivenUp { throw unavailable() }
         try Task.checkCancellation()
         start()
         idle.removeAll { !$0.isUsable }

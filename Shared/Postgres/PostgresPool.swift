@@ -15,7 +15,8 @@ package import Observability
 /// within their time limit.
 ///
 /// Shutdown: `close` (or the cancellation of `run`) refuses new work, lets present work finish
-/// within `drainTimeout`, then closes the connections.
+/// within `drainTimeout`, then closes the connections. The parts that stop before wait for their
+/// statements: in the second half of the grace period a server that does not answer is given up.
 package actor PostgresPool {
     let configuration: PostgresConfiguration
     nonisolated let loop: EventLoop
@@ -31,6 +32,9 @@ package actor PostgresPool {
     private var slots: [Task<Void, Never>] = []
     private var clockwork: LoopTimer?
     private var lastError: PostgresError?
+    /// Whether the server does not answer while the process stops, and no connection was opened
+    /// since: no request waits for it.
+    private(set) var isGivenUp = false
 
     // Shared connections.
     var shared: [PostgresConnection] = []
@@ -175,13 +179,22 @@ package actor PostgresPool {
     /// Fails requests that waited too long and closes connections of vanished peers.
     private func tick() {
         let now = ContinuousClock.now
-        for connection in shared + idle + lent { connection.checkProgress(at: now) }
-        listener?.checkProgress(at: now)
-        while let request = queue.first, let deadline = request.deadline, deadline <= now {
+        let limit = limitWhileStopping(at: now)
+        for connection in shared + idle + lent {
+            if connection.checkProgress(at: now, within: limit), limit != nil { isGivenUp = true }
+        }
+        _ = listener?.checkProgress(at: now, within: limit)
+        // The deadline of a request that has waited as long as it may.
+        let usual = configuration.acquireTimeout
+        let late = now + usual - min(usual, limit ?? usual)
+        while let request = queue.first, let deadline = request.deadline,
+            isGivenUp || deadline <= late
+        {
+            if limit != nil { isGivenUp = true }
             queue.removeFirst()
             request.finish(.failure(unavailable()))
         }
-        while let waiter = waiters.first, waiter.deadline <= now {
+        while let waiter = waiters.first, isGivenUp || waiter.deadline <= late {
             waiters.removeFirst()
             waiter.continuation.resume(throwing: unavailable())
         }
@@ -191,7 +204,15 @@ package actor PostgresPool {
         checkDrained()
     }
 
-    private func unavailable() -> PostgresError {
+    /// Returns how long the server may be silent while the process stops; `nil` before its second
+    /// half. A server that works answers sooner, even if its disk is slow; a shorter stop allows less.
+    private func limitWhileStopping(at now: ContinuousClock.Instant) -> Duration? {
+        let clock = loop.stopClock
+        guard clock.hasPassed(share: 0.5, at: now) else { return nil }
+        return clock.limit(.seconds(5), share: 0.5, at: now)
+    }
+
+    func unavailable() -> PostgresError {
         // If no connection is open at all, the last error says why.
         let reason = shared.isEmpty ? lastError.map { ": \($0.description)" } ?? "" : ""
         return PostgresError(
@@ -270,6 +291,7 @@ package actor PostgresPool {
         connection.onServerError = { [weak self] error in
             self?.assumeIsolated { $0.noteServerError(error) }
         }
+        isGivenUp = false
         switch role {
         case .shared:
             shared.append(connection)
@@ -316,6 +338,7 @@ package actor PostgresPool {
     ) async throws -> [PostgresResult] {
         if statements.isEmpty { return [] }
         guard phase == .open || phase == .idle else { throw PostgresError.closed }
+        if isGivenUp { throw unavailable() }
         guard pending < configuration.maximumPending else {
             count("overloaded")
             throw PostgresError(.overloaded, "too many statements wait for Postgres")

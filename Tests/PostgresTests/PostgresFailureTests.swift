@@ -181,6 +181,75 @@ struct PostgresFailureTests {
         }
     }
 
+    @Test("While the process stops, unanswered statements fail as retryable before its end")
+    func stopping() async throws {
+        try await TestPool.with { test in
+            let silent = "SELECT pg_sleep(50)"
+            let pool = test.pool
+            let statements: [@Sendable () async throws -> Void] = [
+                { _ = try await pool.execute(silent) },
+                { try await pool.transaction { _ = try await $0.execute(silent) } },
+                { _ = try await pool.stream(silent) { _ in } },
+            ]
+            let grace = Duration.seconds(6)
+            let start = ContinuousClock.now
+            let errors = statements.map { statement in
+                Task { try await postgresError(statement) }
+            }
+            try await test.withAnother { other in
+                while try await other.execute(
+                    "SELECT 1 FROM pg_stat_activity WHERE query = $1 AND state = 'active'",
+                    [.text(silent)]
+                ).count < statements.count {}
+            }
+            test.loop.stopClock.begin(within: grace)
+            for error in errors {
+                let error = try await error.value
+                #expect(error.kind == .connectionLost && error.isRetryable)
+            }
+            #expect(.now - start < grace)
+            // This server answers again, and is asked again.
+            while (try? await pool.execute("SELECT 1")) == nil {
+                try await test.loop.sleep(for: .milliseconds(10))
+            }
+        }
+    }
+
+    @Test(
+        "While the process stops, only the first request waits for a server that takes no connection"
+    )
+    func stoppingUnconnected() async throws {
+        let loop = try EventLoop(name: "postgres-test")
+        let port = try await withCheckedThrowingContinuation { continuation in
+            loop.execute {
+                continuation.resume(
+                    with: Result {
+                        try TCPListener(host: "127.0.0.1", port: 0, on: loop) { _ in }.port
+                    }
+                )
+            }
+        }
+        let pool = PostgresPool(
+            PostgresConfiguration(uri: "postgresql://nobody@127.0.0.1:\(port)/none"),
+            on: loop
+        )
+        loop.stopClock.begin(within: .seconds(4))
+        let start = ContinuousClock.now
+        let error = try await postgresError { _ = try await pool.execute("SELECT 1") }
+        #expect(error.kind == .unavailable && error.isRetryable)
+        #expect(.now - start < .seconds(4))
+        let first = ContinuousClock.now
+        for _ in 0..<100 {
+            let next = try await postgresError {
+                try await pool.transaction { _ = try await $0.execute("SELECT 1") }
+            }
+            #expect(next.kind == .unavailable)
+        }
+        #expect(.now - first < .seconds(1))
+        await pool.close()
+        await loop.stop()
+    }
+
     @Test("A channel that the server rejects is an error, not a wait")
     func refusedChannel() async throws {
         try await TestPool.with { test in
