@@ -92,7 +92,10 @@ extension KafkaConsumer {
     func advanceStop() {
         while state == .stopping {
             let situation = situation()
-            if situation.elapsed >= stop.drainLimit { endAllRevocations() }
+            // Without outstanding batches a revocation waits only for those that were given up.
+            if situation.elapsed >= stop.drainLimit || situation.outstandingBatches == 0 {
+                endAllRevocations()
+            }
             switch stop.next(situation) {
             case .wait: return
             case .unsubscribe:

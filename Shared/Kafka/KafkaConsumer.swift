@@ -179,6 +179,13 @@ package actor KafkaConsumer {
         if state == .stopping { advanceStop() }
     }
 
+    /// Gives a batch up, as a stop has begun: the partitions' next owners read its records again, and
+    /// the stop does not wait for it.
+    package func leave(_ batch: KafkaBatch) {
+        tracker.leave(batch.id)
+        if state == .stopping { advanceStop() }
+    }
+
     var hasWaiters: Bool { !waiters.isEmpty }
 
     private func cancelWait(_ id: Int) {

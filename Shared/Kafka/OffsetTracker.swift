@@ -140,6 +140,13 @@ struct OffsetTracker: Sendable {
         return lastBatch
     }
 
+    /// Gives a batch up: it is not outstanding any more, and its records are not finished here.
+    mutating func leave(_ batch: Int) {
+        guard let batch = batches.removeValue(forKey: batch) else { return }
+        outstandingRecords -= batch.count
+        outstandingBytes -= batch.bytes
+    }
+
     /// - Returns: The positions that may be stored now; empty if the batch is not outstanding.
     mutating func finish(_ batch: Int) -> [Position] {
         guard let batch = batches.removeValue(forKey: batch) else { return [] }

@@ -99,7 +99,10 @@ package struct RecordConsumer: ServicePart {
         while let batch = try await consumer.next() {
             guard let unusable = try await handler(batch.records),
                 await deadLetters.write(unusable, isStopping: retry.isStopping)
-            else { continue }
+            else {
+                await consumer.leave(batch)
+                continue
+            }
             await consumer.finished(batch)
         }
     }

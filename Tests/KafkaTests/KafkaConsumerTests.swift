@@ -226,6 +226,31 @@ struct KafkaConsumerTests {
         }
     }
 
+    @Test("A stop does not wait for batches that are given up, and the next member reads them")
+    func stopLeaves() async throws {
+        try await withMockCluster(partitions: 2) { cluster, loop in
+            try await produce(numbered(0..<50), to: cluster.bootstrapServers, on: loop)
+            let first = try Running(
+                cluster.bootstrapServers,
+                group: "g",
+                maximumBatch: 10,
+                on: loop
+            )
+            let batches = try await first.take(50)
+            for batch in batches.dropLast() { await first.consumer.leave(batch) }
+            first.task.cancel()
+            #expect(try await first.consumer.next() == nil)
+            let start = ContinuousClock.now
+            for batch in batches.suffix(1) { await first.consumer.leave(batch) }
+            try await first.task.value
+            #expect(.now - start < .seconds(5))
+            let second = try Running(cluster.bootstrapServers, group: "g", on: loop)
+            let read = try await second.consume(50).map(\.number)
+            #expect(read.sorted() == Array(0..<50))
+            try await second.stop()
+        }
+    }
+
     @Test("A batch that is finished after the stop changes nothing")
     func lateFinish() async throws {
         try await withMockCluster { cluster, loop in

@@ -37,7 +37,7 @@ extension EventIntake {
     ///   - items: The batch's events.
     ///   - fetchedAt: The time at which the batch was read.
     ///   - room: The slots that were promised for the batch. Their promise ends here.
-    /// - Returns: `nil` if a stop came first.
+    /// - Returns: `nil` if a stop came first; what was sent until then has been recorded or given up.
     func enterFastPath(
         _ items: [EventBatch.Usable],
         fetchedAt: ContinuousClock.Instant,
@@ -79,6 +79,7 @@ extension EventIntake {
             let run = makeRun(pushes, isLarge: false, fetchedAt)
             guard await send(run, room: room, &entered) else {
                 for (run, _) in entered.large { run.drop() }
+                _ = await entered.waitUntilFinished()
                 return nil
             }
             room = 0

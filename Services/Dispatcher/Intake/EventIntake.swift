@@ -153,11 +153,15 @@ final class EventIntake {
             // The others do not wait for the large pushes, whose look-ups may take long.
             let planning = entered.rows
             async let planned = planRows(planning)
-            guard await sendLarge(&entered), let ofRows = await planned else { return nil }
+            let isSent = await sendLarge(&entered)
+            let ofRows = await planned
+            // Also after a stop: what was sent is recorded before another replica reads the batch.
+            let ends = await entered.waitUntilFinished()
+            guard isSent, let ofRows else { return nil }
             refused += ofRows
             items = []
             var rows: [EventBatch.Usable] = []
-            for (item, end) in await entered.waitUntilFinished() {
+            for (item, end) in ends {
                 switch end {
                 case .written, .erased: break
                 case .known: engine.meters.eventsKnown.add()
