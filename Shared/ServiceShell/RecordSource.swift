@@ -73,14 +73,7 @@ package struct RecordSource: Sendable {
         var pause = ExponentialBackoff()
         while !Task.isCancelled {
             do {
-                try await KafkaAdmin.inheritPositions(
-                    of: reader.group(under: group),
-                    from: former,
-                    in: { reader.reads($0, of: topics) },
-                    kafka,
-                    on: runtime.mainLoop
-                )
-                return
+                return try await inheritPositions(from: former)
             } catch {
                 runtime.log.warning(
                     "the positions of the former group cannot be taken over yet",
@@ -89,5 +82,26 @@ package struct RecordSource: Sendable {
                 await pause.wait(on: runtime.mainLoop)
             }
         }
+    }
+
+    /// A stop does not wait for the call: a broker that does not answer blocks its thread for seconds.
+    private func inheritPositions(from former: String) async throws {
+        let ends = AsyncThrowingStream<Never, any Error> { end in
+            Task(executorPreference: runtime.mainLoop) {
+                do {
+                    try await KafkaAdmin.inheritPositions(
+                        of: reader.group(under: group),
+                        from: former,
+                        in: { reader.reads($0, of: topics) },
+                        kafka,
+                        on: runtime.mainLoop
+                    )
+                    end.finish()
+                } catch {
+                    end.finish(throwing: error)
+                }
+            }
+        }
+        for try await _ in ends {}
     }
 }
