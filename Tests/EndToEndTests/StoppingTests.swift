@@ -8,14 +8,15 @@ extension EndToEndTests {
     @Suite("A service that ends loses no event", .serialized)
     struct StoppingTests {
         /// Events of one device each, written to Kafka before any dispatcher runs.
-        private struct Load {
+        struct Load {
             let stack: Stack
+            let app: Stack.App
             /// Event ids by token.
             let events: [String: String]
 
             init(_ count: Int, on stack: Stack) async throws {
                 self.stack = stack
-                let app = try await stack.makeApp()
+                app = try await stack.makeApp()
                 var events: [String: String] = [:]
                 var records: [(key: String, value: String)] = []
                 for number in 0..<count {

@@ -172,11 +172,30 @@ package final class PrivatePostgres: Sendable {
         await server.set(nil)
     }
 
+    /// Stops all of its processes where they are (SIGSTOP): connections stay open, new ones are
+    /// accepted by the kernel, and nothing is answered until `resume`.
+    package func hang() async throws {
+        // The server first, so that it makes no more processes.
+        try await signalAll(SIGSTOP)
+    }
+
+    package func resume() async throws { try await signalAll(SIGCONT) }
+
+    private func signalAll(_ number: Int32) async throws {
+        guard let process = await server.process else { return }
+        process.signal(number)
+        let children = try await run("/usr/bin/pgrep", ["-P", "\(process.processID)"])
+        for child in children.output.split(separator: "\n") {
+            if let id = Int32(child) { _ = kill(id, number) }
+        }
+    }
+
     /// The lines of its log since the last start.
     package func log() async -> [String] { await server.process?.lines() ?? [] }
 
     /// Stops it and deletes its data.
     package func remove() async {
+        try? await resume()
         await stop(.immediate)
         try? FileManager.default.removeItem(atPath: folder)
     }

@@ -34,8 +34,10 @@ protocol SessionWork: AnyObject, Sendable {
 /// engine drops all that it owned without a write: the next session owns these rows and shards, and
 /// sends them.
 ///
-/// Shutdown: takes nothing more, waits for answers in flight, and records them. `SessionHeartbeat`
-/// then releases all rows and shards that are still owned.
+/// Shutdown: takes nothing more, waits for answers in flight, and records them. After three quarters
+/// of the grace period it gives up what a provider, Kafka or Postgres has not answered, also if the
+/// intake still waits for it. `SessionHeartbeat` then releases all rows and shards that are still
+/// owned, and the offsets of events that are not recorded are not committed.
 @DispatchLoop
 final class DeliveryEngine: ServicePart {
     nonisolated let name = "deliveries"
@@ -202,10 +204,7 @@ final class DeliveryEngine: ServicePart {
         reportExcess()
         flight.capacityAppeared()
         for shard in shards { shard.capacityAppeared() }
-        if session.isStopping, flight.budget.owned == 0, isIdle {
-            drained?.resume()
-            drained = nil
-        }
+        if session.isStopping, isDrained { resumeDrained() }
     }
 
     /// Reports slots that were released twice, or whose promise was ended twice: a mistake in a run.
@@ -216,9 +215,6 @@ final class DeliveryEngine: ServicePart {
         meters.slotExcess.add(excess)
         log.error("slots were released that were not owned", [.count: .integer(excess)])
     }
-
-    /// Whether nothing waits to be recorded.
-    private var isIdle: Bool { recorder.isIdle && inline.isEmpty }
 
     // MARK: Sending
 
@@ -299,34 +295,47 @@ final class DeliveryEngine: ServicePart {
     // MARK: Stopping
 
     /// Begins a stop: nothing is claimed or sent any more, and new deliveries are released.
+    ///
+    /// The drain's end is set here, and not when this part is stopped: the intake stops before, and
+    /// waits for pushes that only this end gives up.
     func prepareToStop() {
         guard session.stop(at: .now + drainLimit) else { return }
         sender.releaseWaiting()
         flight.wakeWaiters()
         for shard in shards { shard.stop() }
+        DispatchLoop.loop.schedule(after: drainLimit) { self.endDrain() }
     }
 
     @DispatchLoop func run() async throws {
         await DispatchLoop.loop.untilCancelled()
         prepareToStop()
-        defer {
-            session.end()
-            inline.drop()
-            recorder.drop()
-        }
-        guard flight.budget.owned > 0 || !isIdle else { return }
-        let left = max(.zero, ContinuousClock.now.duration(to: session.stopsAt ?? .now))
-        let limit = DispatchLoop.loop.schedule(after: left) {
-            self.log.warning(
-                "answers are still due; their deliveries go back",
-                [.count: .integer(self.flight.budget.owned)]
-            )
-            self.drained?.resume()
-            self.drained = nil
-        }
         await withCheckedContinuation { waiter in
-            if flight.budget.owned > 0 || !isIdle { drained = waiter } else { waiter.resume() }
+            if isDrained { waiter.resume() } else { drained = waiter }
         }
-        limit.cancel()
+        endDrain()
+    }
+
+    private var isDrained: Bool {
+        session.hasEnded || flight.budget.owned == 0 && recorder.isIdle && inline.isEmpty
+    }
+
+    /// Ends the wait for answers, acknowledgements and writes: what is still open goes back.
+    private func endDrain() {
+        guard !session.hasEnded else { return }
+        if !isDrained {
+            log.warning(
+                "answers are still due; their deliveries go back",
+                [.count: .integer(flight.budget.owned)]
+            )
+        }
+        session.end()
+        inline.drop()
+        recorder.drop()
+        resumeDrained()
+    }
+
+    private func resumeDrained() {
+        drained?.resume()
+        drained = nil
     }
 }
