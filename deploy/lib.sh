@@ -388,15 +388,15 @@ make_data_folder() {
     local folder room spare
     data_folder="$run_folder"
     [[ "$(stat -f -c %T /dev/shm 2>/dev/null)" == tmpfs ]] || return 0
-    for folder in /dev/shm/carillon-*/; do
-        folder="${folder%/}"
-        [[ -O "$folder" && "${folder##*-}" =~ ^[0-9]+$ ]] || continue
-        running "${folder##*-}" || rm -rf "$folder"
+    # Of an ended script of this user: other users may put links there.
+    for folder in /dev/shm/carillon-*; do
+        [[ -d "$folder" && ! -L "$folder" && -O "$folder" && "$folder" =~ -([0-9]+)\. ]] || continue
+        running "${BASH_REMATCH[1]}" || rm -rf "$folder" || true
     done
     room="$(df --output=avail --block-size=1G /dev/shm | tail -n 1)"
     spare="$(awk '/^MemAvailable:/ { print int($2 / 1048576) }' /proc/meminfo)"
     ((room >= 8 && spare >= 8)) || return 0
-    data_folder="/dev/shm/carillon-$$"
-    mkdir -m 711 "$data_folder"
+    data_folder="$(mktemp -d "/dev/shm/carillon-$$.XXXXXX")"
     private_folders+=("$data_folder")
+    chmod 711 "$data_folder"
 }
