@@ -49,14 +49,15 @@ extension EndToEndTests {
             _ broker: ChildProcess,
             _ postgres: PrivatePostgres
         ) async throws {
-            try await stack.simulator.setRules([["provider": "apns", "delayMs": [50, 150]]])
+            // Slow enough that most of what is in flight is answered after the servers hang.
+            try await stack.simulator.setRules([["provider": "apns", "delayMs": [1500, 2500]]])
             let collected = Collected(stack.simulator)
             var services: [Stack.Service] = []
             for name in [
                 "registration", "ingest", "config-watcher", "secure-payload", "connection",
                 "dispatcher",
             ] { services.append(try await stack.start("carillon-\(name)")) }
-            let load = try await StoppingTests.Load(4000, on: stack)
+            let load = try await StoppingTests.Load(1000, on: stack)
             _ = try await eventually("requests are at the provider") {
                 try await stack.simulator.count("apns", status: 200) >= inFlight ? true : nil
             }
@@ -89,6 +90,7 @@ extension EndToEndTests {
                 )
                 #expect(owned == ["0|0"], "what was not recorded went back with the session")
             }
+            try await stack.simulator.setRules([])
             let last = try await stack.start("carillon-dispatcher")
             try await load.finished()
             try await collected.update()
