@@ -126,7 +126,7 @@ extension EndToEndTests {
                     ]
                 ),
             ]
-            // Without Postgres nothing more is looked up, and little may be on its way.
+            // Without Postgres nothing more is looked up, and little may be in flight.
             if let before {
                 _ = try await eventually("answers that cannot be recorded") {
                     let now = try await stack.simulator.count("apns", status: 200)
