@@ -6,7 +6,7 @@ import Testing
 extension EndToEndTests {
     /// Servers that keep their connections and answer nothing, while every service has work in
     /// flight.
-    @Suite("A stop while servers hang", .serialized, .timeLimit(.minutes(4)))
+    @Suite("A stop while servers hang", .serialized, .timeLimit(.minutes(10)))
     struct HungStopTests {
         enum Hanging: String, CaseIterable {
             case kafka, postgres, both
@@ -68,12 +68,7 @@ extension EndToEndTests {
             if hanging.includesPostgres { try await postgres.hang() }
             if hanging.includesKafka { broker.signal(SIGSTOP) }
             do {
-                try await endAll(
-                    services,
-                    stack,
-                    load,
-                    answered: hanging.includesPostgres ? nil : before
-                )
+                try await endAll(services, load)
                 ended = .success(())
             } catch {
                 ended = .failure(error)
@@ -106,9 +101,7 @@ extension EndToEndTests {
         /// Stops the services once they have work that the servers do not let them finish.
         private static func endAll(
             _ services: [Stack.Service],
-            _ stack: Stack,
-            _ load: StoppingTests.Load,
-            answered before: Int?
+            _ load: StoppingTests.Load
         ) async throws {
             // These get no answer: the one needs Postgres, the other Kafka.
             let calls = [
@@ -126,13 +119,6 @@ extension EndToEndTests {
                     ]
                 ),
             ]
-            // Without Postgres nothing more is looked up, and little may be in flight.
-            if let before {
-                _ = try await eventually("answers that cannot be recorded") {
-                    let now = try await stack.simulator.count("apns", status: 200)
-                    return now >= before + inFlight / 4 ? true : nil
-                }
-            }
             for service in services { service.process.signal(SIGTERM) }
             for service in services {
                 let (exit, name) = (await service.process.exit(), service.process.name)
