@@ -241,12 +241,13 @@ as_postgres() {
     fi
 }
 
+postgres_auth=scram-sha-256
+
 # start_postgres FOLDER [NAME=VALUE…]: starts a private server with data in FOLDER (or in a
 # temporary folder, if the unprivileged user cannot reach that), on a port of its own. Sets
 # DATABASE_URL. The data is temporary, so it is not flushed to disk; a commit still outlives the
 # server's processes, which may be killed to test Carillon. The settings after the folder take
-# precedence.
-postgres_auth=scram-sha-256
+# precedence. A script may set `postgres_auth`, the form of its passwords, before.
 start_postgres() {
     local folder="$1" bin password log port try command setting settings=()
     shift
