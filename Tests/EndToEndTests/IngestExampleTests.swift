@@ -101,6 +101,19 @@ extension EndToEndTests {
             #expect(help.contains("--drain") && help.contains("INGEST_KEY_RETENTION"))
         }
 
+        @Test("A client that is told to drain while its request is answered ends in order")
+        func drained() async throws {
+            let bench = try await IngestBench()
+            let folder = "\(bench.stack.folder)/\(TestEnvironment.unique("queue-"))"
+            for _ in 0..<30 {
+                let id = IngestBench.makeID()
+                let client = try await start(bench, bench.service.url, folder, [id], ["--drain"])
+                #expect(await client.exit() == .status(0), "\(client.finalBytes)")
+                #expect(client.lines() == [id])
+            }
+            #expect(try await bench.rows("WeatherSensor", count: 30).count == 30)
+        }
+
         private static let program = TestEnvironment.value("CARILLON_INGEST_EXAMPLE") ?? ""
 
         private func arguments(_ bench: IngestBench, _ url: String, _ folder: String) -> [String] {

@@ -82,50 +82,28 @@ public struct IngestServer: Sendable {
 }
 
 extension IngestServer {
-    /// Does the same as `URLSession.data(for:)`, which never returns on Linux if it is cancelled
-    /// while it starts its request.
-    private func data(for request: URLRequest) async throws -> (Data, URLResponse) {
-        let cancellation = Cancellation()
-        return try await withTaskCancellationHandler {
-            try await withCheckedThrowingContinuation { continuation in
-                cancellation.start(
-                    session.dataTask(with: request) { body, response, error in
-                        if let body, let response {
-                            continuation.resume(returning: (body, response))
-                        } else {
-                            continuation.resume(throwing: error ?? URLError(.unknown))
-                        }
-                    }
-                )
+    #if canImport(FoundationNetworking)
+        /// Does the same as on Apple's systems, but leaves a cancelled request to end by itself:
+        /// on Linux, `URLSessionTask.cancel` ends the process if the response comes meanwhile.
+        /// The service accepts a repeat of what such a request sent.
+        private func data(for request: URLRequest) async throws -> (Data, URLResponse) {
+            let (results, result) = AsyncThrowingStream.makeStream(of: (Data, URLResponse).self)
+            let task = session.dataTask(with: request) { body, response, error in
+                if let body, let response {
+                    result.yield((body, response))
+                } else {
+                    result.finish(throwing: error ?? URLError(.unknown))
+                }
             }
-        } onCancel: {
-            cancellation.cancel()
+            task.resume()
+            for try await answer in results { return answer }
+            throw CancellationError()
         }
-    }
-}
-
-/// Cancels a request that has started, or prevents its start.
-private final class Cancellation: @unchecked Sendable {
-    private let lock = NSLock()
-    private var request: URLSessionTask?
-    private var isCancelled = false
-
-    func start(_ request: URLSessionTask) {
-        let isLate = lock.withLock {
-            self.request = request
-            return isCancelled
+    #else
+        private func data(for request: URLRequest) async throws -> (Data, URLResponse) {
+            try await session.data(for: request)
         }
-        request.resume()
-        if isLate { request.cancel() }
-    }
-
-    func cancel() {
-        let request = lock.withLock {
-            isCancelled = true
-            return self.request
-        }
-        request?.cancel()
-    }
+    #endif
 }
 
 /// The service's response: every object of a batch is in one of the three lists.
