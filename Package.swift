@@ -21,7 +21,7 @@ let settings: [SwiftSetting] = [
 let testSettings =
     settings + [
         .unsafeFlags(
-            ["-Onone", "-gnone", "-no-emit-module-separately-wmo"],
+            ["-Onone", "-Xfrontend", "-gnone", "-no-emit-module-separately-wmo"],
             .when(configuration: .release)
         )
     ]
@@ -34,7 +34,7 @@ let quickModules: Set<String> =
     ? [
         "AzureHub", "Benchmarks", "CLI", "ConfigStorage", "ConfigWatcher", "ConnectionStorage",
         "Console", "DeadLetters", "Explain", "IngestStorage", "Logins", "Registration",
-        "SecurePayload", "SecureStorage", "StorageAdmin", "Support", "SyncStorage",
+        "SecurePayload", "SecureStorage", "StorageAdmin", "SyncStorage",
     ] : []
 
 func settings(of module: String) -> [SwiftSetting] {
@@ -336,7 +336,7 @@ let package = Package(
         .target(
             name: "Support",
             dependencies: [
-                "JSON", "Observability", "EventLoop", "Postgres", "Kafka", "HTTPTransport",
+                "CPQ", "JSON", "Observability", "EventLoop", "Postgres", "Kafka", "HTTPTransport",
                 "HTTPServer", "Cryptography", "PushCore", "Storage", "PushStorage",
             ],
             path: "Tests/Support",

@@ -157,8 +157,8 @@ struct Bench {
 
 /// Makes a device token in APNs' form.
 func makeAPNsToken() -> String {
-    (0..<32).map { _ in
-        let text = String(UInt8.random(in: 0...255), radix: 16)
-        return text.count == 1 ? "0" + text : text
+    (0..<4).map { _ in
+        let text = String(UInt64.random(in: .min ... .max), radix: 16)
+        return String(repeating: "0", count: 16 - text.utf8.count) + text
     }.joined()
 }

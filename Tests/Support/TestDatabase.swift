@@ -2,7 +2,7 @@ import EventLoop
 import Foundation
 import Storage
 
-/// A database of the test's own on the server of `DATABASE_URL`, made and dropped through psql.
+/// A database of the test's own on the server of `DATABASE_URL`, made and dropped by the test.
 ///
 /// For tests that must share nothing with others, including advisory locks and NOTIFY channels.
 package struct TestDatabase: Sendable {
@@ -37,7 +37,7 @@ package struct TestDatabase: Sendable {
         }
         let name = TestEnvironment.unique("carillon_test_")
         let source = template.map { " template \($0) strategy file_copy" } ?? ""
-        _ = try await psql(server, "create database \(name)\(source)")
+        _ = try await SQLSessions.shared.run("create database \(name)\(source)", at: server)
         parts.path = "/\(name)"
         guard let url = parts.string else { throw TestFailure("DATABASE_URL is not a URL") }
         return TestDatabase(name: name, url: url, server: server)
@@ -45,29 +45,23 @@ package struct TestDatabase: Sendable {
 
     /// Excludes connections, so that it can be copied at any time.
     fileprivate func close() async throws {
-        _ = try await Self.psql(server, "alter database \(name) allow_connections false")
+        _ = try await SQLSessions.shared.run(
+            "alter database \(name) allow_connections false",
+            at: server
+        )
     }
 
     /// Returns one line for each row, with its columns separated by `|`.
     package func query(_ sql: String) async throws -> [String] {
-        try await Self.psql(url, sql)
+        try await SQLSessions.shared.run(sql, at: url)
     }
 
     package func drop() async throws {
-        _ = try await Self.psql(server, "drop database if exists \(name) with (force)")
-    }
-
-    private static func psql(_ url: String, _ sql: String) async throws -> [String] {
-        // Debian's /usr/bin/psql is a script in Perl, which takes longer than the query.
-        guard let programs = PrivatePostgres.programs else {
-            throw TestFailure("no Postgres under /usr/lib/postgresql")
-        }
-        return try await run(
-            "\(programs)/psql",
-            ["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", url, "-c", sql]
+        SQLSessions.shared.end(at: url)
+        _ = try await SQLSessions.shared.run(
+            "drop database if exists \(name) with (force)",
+            at: server
         )
-        .successful("psql")
-        .split(separator: "\n").map(String.init)
     }
 }
 
