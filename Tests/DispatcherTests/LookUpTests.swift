@@ -10,12 +10,21 @@ import Testing
 struct LookUpTests {
     @Test("An idle process looks up at once, a busy one when the last look-up returns")
     func pace() {
-        #expect(IntakePace.take(of: 0, underWay: 0) == 0)
-        #expect(IntakePace.take(of: 1, underWay: 0) == 1)
-        #expect(IntakePace.take(of: 499, underWay: 1) == 0)
-        #expect(IntakePace.take(of: 500, underWay: 1) == 500)
-        #expect(IntakePace.take(of: 9000, underWay: 0) == 500)
-        #expect(IntakePace.take(of: 9000, underWay: 2) == 0)
+        let age = IntakePace.spacing
+        #expect(IntakePace.take(of: 0, underWay: 0, age: age) == 0)
+        #expect(IntakePace.take(of: 1, underWay: 0, age: age) == 1)
+        #expect(IntakePace.take(of: 499, underWay: 1, age: age) == 0)
+        #expect(IntakePace.take(of: 500, underWay: 1, age: age) == 500)
+        #expect(IntakePace.take(of: 9000, underWay: 0, age: age) == 500)
+        #expect(IntakePace.take(of: 9000, underWay: 2, age: age) == 0)
+    }
+
+    @Test("Look-ups begin a few milliseconds apart, but a full one begins at once")
+    func spacing() {
+        let age = IntakePace.spacing - 1
+        #expect(IntakePace.take(of: 499, underWay: 0, age: age) == 0)
+        #expect(IntakePace.take(of: 500, underWay: 0, age: age) == 500)
+        #expect(IntakePace.take(of: 500, underWay: 1, age: 0) == 500)
     }
 
     @Test("Pushes that name many devices weigh more, so that no look-up blocks the loop for long")
@@ -36,6 +45,7 @@ struct LookUpTests {
         private(set) var asked: [[String]] = []
         /// The gate that the first look-up waits for.
         private var gate: CheckedContinuation<Void, Never>?
+        private var hasAnswered = false
 
         init() {
             lookUps = LookUps { [unowned self] pushes in try await self.answer(pushes) }
@@ -66,8 +76,9 @@ struct LookUpTests {
                     }
                 )
             }
-            while gate == nil { await Task.yield() }
+            while gate == nil, !hasAnswered { await Task.yield() }
             gate?.resume()
+            (gate, hasAnswered) = (nil, true)
             var results: [String] = []
             for task in tasks { results.append(await task.value) }
             return results
@@ -102,6 +113,15 @@ struct LookUpTests {
             let results = await bench.look(for: [["a"], ["b", "old"], ["c"], ["old"]])
             #expect(bench.asked == [["a"], ["b", "old", "c", "old"]])
             #expect(results == ["many", "many known", "many", "known"])
+        }
+    }
+
+    @Test("Pushes that arrive just after a look-up are looked up without another one's end")
+    func afterwards() async {
+        await onLoop { bench in
+            _ = await bench.look(for: [["a"]])
+            for id in ["b", "c", "d"] { #expect(await bench.look(for: [[id]]) == ["many"]) }
+            #expect(bench.asked == [["a"], ["b"], ["c"], ["d"]])
         }
     }
 
