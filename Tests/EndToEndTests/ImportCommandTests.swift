@@ -217,7 +217,10 @@ extension EndToEndTests {
                 )
                 _ = try await eventually("the lock is held") {
                     try await carillon.database.query(
-                        "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted"
+                        """
+                        SELECT 1 FROM pg_stat_activity
+                        WHERE datname = current_database() AND wait_event = 'PgSleep'
+                        """
                     )
                     .isEmpty ? nil : true
                 }

@@ -60,8 +60,10 @@ final class SQLSessions: Sendable {
 
     deinit { unsafe PQfinish(connection) }
 
+    /// Whether the server has neither ended it nor said that it will: an idle session is sent nothing.
     var isOpen: Bool {
-        unsafe PQconsumeInput(connection) == 1 && PQstatus(connection) == CONNECTION_OK
+        var socket = unsafe pollfd(fd: PQsocket(connection), events: Int16(POLLIN), revents: 0)
+        return unsafe poll(&socket, 1, 0) == 0 && PQstatus(connection) == CONNECTION_OK
     }
 
     private var failure: TestFailure {
@@ -72,7 +74,6 @@ final class SQLSessions: Sendable {
         guard unsafe PQsendQuery(connection, sql) == 1 else { throw failure }
         let end = Date(timeIntervalSinceNow: Self.longest)
         var text = ""
-        var error: TestFailure?
         while true {
             while unsafe PQisBusy(connection) == 1 {
                 var socket = unsafe pollfd(
@@ -82,17 +83,17 @@ final class SQLSessions: Sendable {
                 )
                 _ = unsafe poll(&socket, 1, 1_000)
                 guard end > Date() else { throw TestFailure("Postgres does not answer \(sql)") }
-                guard unsafe PQconsumeInput(connection) == 1 else { throw error ?? failure }
+                guard unsafe PQconsumeInput(connection) == 1 else { throw failure }
             }
             guard let result = unsafe PQgetResult(connection) else { break }
             defer { unsafe PQclear(result) }
             switch unsafe PQresultStatus(result) {
             case PGRES_TUPLES_OK: unsafe Self.write(result, to: &text)
             case PGRES_COMMAND_OK, PGRES_EMPTY_QUERY: break
-            default: error = error ?? failure
+            // An error, or a COPY: the session is not used again.
+            default: throw failure
             }
         }
-        if let error { throw error }
         return text
     }
 

@@ -203,9 +203,11 @@ struct ConfigStoreTests {
             }
             _ = try await eventually("the head is held") {
                 try await server.query(
-                    "SELECT count(*) FROM pg_locks WHERE mode = 'RowShareLock'"
-                        + " AND relation = 'config_heads'::regclass"
-                ) != ["0"] ? () : nil
+                    """
+                    SELECT 1 FROM pg_stat_activity
+                    WHERE datname = current_database() AND wait_event = 'PgSleep'
+                    """
+                ).first
             }
             func check() async throws -> String? {
                 try await fixture.database.config.checkNext(

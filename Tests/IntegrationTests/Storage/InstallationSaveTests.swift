@@ -311,7 +311,9 @@ struct InstallationSaveTests {
                 try await fixture.server.query(
                     """
                     select 1 from pg_locks l join pg_class c on c.oid = l.relation
+                    join pg_database d on d.oid = l.database
                     where c.relname = 'installations' and l.mode = 'RowShareLock'
+                        and d.datname = current_database()
                     """
                 ).first
             }
