@@ -48,8 +48,8 @@ final class SQLSessions: Sendable {
 /// One session. One thread at a time uses it.
 @safe private final class SQLSession: @unchecked Sendable {
     private let connection: OpaquePointer
-    /// No statement of a test takes as long, in seconds.
-    private static let longest = 300.0
+    /// No statement of a test takes as long.
+    private static let longest = Duration.seconds(300)
 
     init(_ url: String) throws {
         guard let connection = unsafe PQconnectdb(url) else { throw TestFailure("no memory") }
@@ -72,7 +72,7 @@ final class SQLSessions: Sendable {
 
     func run(_ sql: String) throws -> String {
         guard unsafe PQsendQuery(connection, sql) == 1 else { throw failure }
-        let end = Date(timeIntervalSinceNow: Self.longest)
+        let end = ContinuousClock.now + Self.longest
         var text = ""
         while true {
             while unsafe PQisBusy(connection) == 1 {
@@ -82,7 +82,9 @@ final class SQLSessions: Sendable {
                     revents: 0
                 )
                 _ = unsafe poll(&socket, 1, 1_000)
-                guard end > Date() else { throw TestFailure("Postgres does not answer \(sql)") }
+                guard ContinuousClock.now < end else {
+                    throw TestFailure("Postgres does not answer \(sql)")
+                }
                 guard unsafe PQconsumeInput(connection) == 1 else { throw failure }
             }
             guard let result = unsafe PQgetResult(connection) else { break }
