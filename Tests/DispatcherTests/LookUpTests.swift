@@ -46,9 +46,17 @@ struct LookUpTests {
         /// The gate that the first look-up waits for.
         private var gate: CheckedContinuation<Void, Never>?
         private var hasAnswered = false
+        /// The time, if it stands still, and how often it was asked for.
+        var now: MonotonicInstant?
+        private(set) var looks = 0
 
         init() {
-            lookUps = LookUps { [unowned self] pushes in try await self.answer(pushes) }
+            lookUps = LookUps(
+                clock: { [unowned self] in
+                    looks += 1
+                    return now ?? .now()
+                }
+            ) { [unowned self] pushes in try await self.answer(pushes) }
         }
 
         private func answer(_ pushes: [NewPush]) async throws -> [LookedUpPush] {
@@ -116,12 +124,20 @@ struct LookUpTests {
         }
     }
 
-    @Test("Pushes that arrive just after a look-up are looked up without another one's end")
+    @Test("Pushes that arrive just after a look-up share the next one, which begins by itself")
     func afterwards() async {
         await onLoop { bench in
+            let start = MonotonicInstant.now()
+            bench.now = start
             _ = await bench.look(for: [["a"]])
-            for id in ["b", "c", "d"] { #expect(await bench.look(for: [[id]]) == ["many"]) }
-            #expect(bench.asked == [["a"], ["b"], ["c"], ["d"]])
+            let later = DispatchLoop.task { await bench.look(for: [["b"], ["c"]]) }
+            // Each batch asks once, and the timer that waits for the spacing asks again and again.
+            let before = bench.looks
+            while bench.looks < before + 5, bench.asked.count == 1 { await Task.yield() }
+            #expect(bench.asked == [["a"]])
+            bench.now = start.adding(milliseconds: IntakePace.spacing)
+            #expect(await later.value == ["many", "many"])
+            #expect(bench.asked == [["a"], ["b", "c"]])
         }
     }
 
