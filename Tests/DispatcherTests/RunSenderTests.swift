@@ -300,6 +300,32 @@ struct WaitingTests {
         }
     }
 
+    @Test("Members behind a shard that a silent provider holds let no caller wait (rule 41)")
+    func behindShard() throws {
+        try on(total: 16) { bench in
+            let shard = NotingRun(bench, (0..<8).map(String.init), isShard: true)
+            #expect(bench.sender?.send(0..<8, of: shard).done == 8)
+            let run = NotingRun(bench, ["a", "b", "c", "d"])
+            run.sendAll()
+            #expect(run.due == ["d"], "the others wait here")
+            #expect(bench.sender?.isPressed == false)
+            #expect(bench.health.backlog.unanswered == 8)
+            bench.answer()
+            #expect(bench.sender?.isPressed == true, "now they wait for Postgres")
+        }
+    }
+
+    @Test("A broadcast at a silent provider takes nothing from the share of single devices")
+    func besideBroadcast() throws {
+        try on(total: 16) { bench in
+            let shard = NotingRun(bench, (0..<8).map(String.init), lane: 1, isShard: true)
+            #expect(bench.sender?.send(0..<8, of: shard).done == 8)
+            #expect(bench.health.backlog.unanswered == 0)
+            bench.answer()
+            #expect(bench.health.backlog.unanswered == 0)
+        }
+    }
+
     @Test("A row of a broadcast is rescheduled instead of waiting here")
     func broadcasts() throws {
         try on { bench in

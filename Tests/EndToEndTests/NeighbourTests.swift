@@ -27,6 +27,11 @@ extension EndToEndTests {
             )
         }
 
+        private static func objectID(_ number: Int) -> String {
+            let hex = String(number, radix: 16)
+            return String(repeating: "0", count: 24 - hex.count) + hex
+        }
+
         private func token(_ app: Stack.App, _ number: Int, on stack: Stack) async throws -> String
         {
             let rows = try await stack.database.query(
@@ -125,10 +130,7 @@ extension EndToEndTests {
                 try await stack.simulator.setRules([
                     ["provider": "apns", "token": .string(phone), "status": 200], rest,
                 ])
-                let everybody = (1...250).map { number in
-                    let hex = String(number, radix: 16)
-                    return JSONValue.string(String(repeating: "0", count: 24 - hex.count) + hex)
-                }
+                let everybody = (1...250).map { JSONValue.string(Self.objectID($0)) }
                 let dispatcher = try await stack.start("carillon-dispatcher")
                 // In one write: those that come late could find the first ones' devices silent.
                 try await stack.kafka.produce(
@@ -160,6 +162,50 @@ extension EndToEndTests {
         }
 
         @Test(
+            "Singles behind a push to 300 devices, at a provider that hangs, delay no other app's"
+        )
+        func behindShard() async throws {
+            // One provider of one app may hold 32 slots, and the singles of 8 devices wait for them.
+            let extra = ["DISPATCH_IN_FLIGHT": "64", "SHUTDOWN_GRACE": "2s"]
+            try await Stack.with(extra) { stack in
+                let (busy, quiet) = (try await stack.makeApp(), try await stack.makeApp())
+                try await populate(busy, 300, identity: "all", on: stack)
+                try await populate(quiet, 1, identity: "one", on: stack)
+                let phone = try await token(quiet, 1, on: stack)
+                try await stack.simulator.setRules([
+                    ["provider": "apns", "token": .string(phone), "status": 200],
+                    ["provider": "apns", "then": "hang"],
+                ])
+                let dispatcher = try await stack.start("carillon-dispatcher")
+                let one: JSONObject = ["installations": [.string(Self.objectID(1))]]
+                // A provider that has not answered yet gets one request at a time.
+                try await stack.send(event(quiet, one))
+                _ = try await stack.simulator.waitFor(1, for: phone)
+                try await stack.send(event(busy, ["identities": ["all"]]))
+                _ = try await eventually("its shard is sent") {
+                    let owned = try await count(
+                        """
+                        select count(*) from shards
+                        where app = '\(busy.id)' and lane = 0 and owner is not null
+                        """,
+                        on: stack
+                    )
+                    return owned == 1 ? true : nil
+                }
+                for _ in 0..<40 { try await stack.send(event(busy, one)) }
+                for number in 2...4 {
+                    try await stack.send(event(quiet, one))
+                    // A request that hangs is given up after 20 s, which would free its slot.
+                    _ = try await eventually("the phone rings", within: .seconds(10)) {
+                        let all = try await stack.simulator.received(for: phone)
+                        return all.count >= number ? all : nil
+                    }
+                }
+                #expect(await dispatcher.process.stop() == .status(0))
+            }
+        }
+
+        @Test(
             "A badge is not delayed by a hundred pushes to 250 devices each that cannot be shards"
         )
         func conditions() async throws {
@@ -168,10 +214,7 @@ extension EndToEndTests {
                 try await populate(busy, 250, identity: "all", on: stack)
                 try await populate(quiet, 1, identity: "one", on: stack)
                 let phone = try await token(quiet, 1, on: stack)
-                let everybody = (1...250).map { number in
-                    let hex = String(number, radix: 16)
-                    return JSONValue.string(String(repeating: "0", count: 24 - hex.count) + hex)
-                }
+                let everybody = (1...250).map { JSONValue.string(Self.objectID($0)) }
                 let busyOnes: JSONObject = ["where": ["objectId": ["$in": .array(everybody)]]]
                 for _ in 0..<100 { try await stack.send(event(busy, busyOnes)) }
                 let badge: JSONObject = [

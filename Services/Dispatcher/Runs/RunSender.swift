@@ -109,7 +109,7 @@ final class RunSender {
         }
         let done = position - positions.lowerBound
         meters.membersSent.add(table.routes.reduce(0) { $0 + $1.positions.count })
-        handOver(table, of: run, isShard: true)
+        handOver(table, of: run, shard: run.use)
         return (done, stop)
     }
 
@@ -175,13 +175,7 @@ final class RunSender {
                 finish(position, of: run, member, health, end)
             }
         }
-        for route in table.routes {
-            route.health.backlog.sent(
-                route.positions.count,
-                at: MonotonicInstant.now().milliseconds
-            )
-        }
-        handOver(table, of: run, isShard: false)
+        handOver(table, of: run)
     }
 
     /// Ends a member that holds a slot, which it keeps until its end is recorded.
@@ -267,21 +261,31 @@ final class RunSender {
         }
     }
 
-    private func handOver(_ table: RouteTable, of run: any Run, isShard: Bool) {
+    /// - Parameters:
+    ///   - table: The members that are sent, by route.
+    ///   - run: Their run.
+    ///   - shard: The use of the slots that a shard's members hold; `nil` for other runs.
+    private func handOver(_ table: RouteTable, of run: any Run, shard: SendBudget.Use? = nil) {
+        // Only a broadcast's members leave the share of single devices alone.
+        let isInBacklog = shard != .shards
         for route in table.routes where !route.positions.isEmpty {
             let (positions, overwrites) = (route.positions, route.overwrites)
             let (health, platform) = (route.health, route.platform)
             let started = ContinuousClock.now
+            if isInBacklog {
+                health.backlog.sent(positions.count, at: MonotonicInstant.now().milliseconds)
+            }
             run.reached(.rendered, positions, at: started)
             meters.inFlight.add(positions.count)
             let completion = DispatchLoop.callback { (index: Int, answer: ProviderAnswer) in
+                if isInBacklog { health.backlog.answered() }
                 self.answered(
                     positions[index],
                     of: run,
                     answer,
                     platform,
                     health,
-                    isShard: isShard,
+                    isShard: shard != nil,
                     repeatOverwrites: overwrites[index],
                     since: started
                 )
@@ -304,7 +308,6 @@ final class RunSender {
         repeatOverwrites: Bool,
         since started: ContinuousClock.Instant
     ) {
-        if !isShard { health.backlog.answered() }
         // A member that is answered after the drain is released with the session, and its attempt
         // is not counted.
         if session.hasEnded { return meters.inFlight.add(-1) }
