@@ -8,8 +8,8 @@ close, to another port, with a delay of up to two seconds. Writes its counts to 
 second, as one JSON object: `open`, `received` (messages), `distinct` (of device and push), `repeats`,
 `conflicts` (repeats with another id), `first` and `last`: when messages of the newest push arrived, in
 milliseconds since 1970, and `newest`: how many. `lags` counts the times from a push's `at` (in its data,
-milliseconds) to its arrival, by tenths of a millisecond: a list of them all would take tens of
-milliseconds to write, in which nothing is read. Ends at SIGTERM.
+milliseconds) to its arrival, by tenths of a millisecond, above 10 ms by milliseconds: a list of
+them all would take tens of milliseconds to write, in which nothing is read. Ends at SIGTERM.
 """
 
 import base64
@@ -154,19 +154,21 @@ class Clients:
                 self.conflicts += 1
             at = message["data"].get("at")
             if at is not None:
-                self.lags[round(now - at, 1)] += 1
+                lag = now - at
+                self.lags[round(lag, 1 if lag < 10 else None)] += 1
             if push != self.newest:
                 self.newest, self.newest_count, self.newest_first = push, 0, now
             self.newest_count += 1
             self.newest_last = now
 
     def write(self, path):
+        # Quickly, as no device is read meanwhile: `json.dump` takes ten times as long.
         with open(path + ".new", "w") as file:
-            json.dump({
+            file.write(json.dumps({
                 "open": self.ready, "received": self.received, "distinct": self.distinct,
                 "repeats": self.repeats, "conflicts": self.conflicts, "newest": self.newest_count,
                 "first": self.newest_first, "last": self.newest_last, "lags": self.lags,
-            }, file)
+            }))
         os.replace(path + ".new", path)
 
     def run(self, path):

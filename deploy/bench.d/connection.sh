@@ -64,7 +64,7 @@ our_push_to_sockets() {
 # measure_single_sockets: 1,000 pushes a second to single devices, from the writing of the record to the
 # arrival at the device. The first are not measured: a broker that has just started compiles its code.
 measure_single_sockets() {
-    local warm=20 seconds=20
+    local warm=60 seconds=20
     single_pushes warm "$warm" '{}'
     wait_for "${node_pid[0]}" 60 have_received $((pushes * count + 1000 * warm)) ||
         fail "not all have it: $(counted)"
