@@ -24,7 +24,7 @@ struct ProviderBacklogTests {
         backlog.sent(10, at: 0)
         for number in 0..<4 { backlog.add(number, at: 0) }
         #expect(!backlog.isPressing)
-        for _ in 0..<6 { backlog.answered() }
+        for _ in 0..<6 { backlog.answered(at: 1) }
         #expect(backlog.isPressing)
         #expect(backlog.admits(at: 60_000))
         let overdue = backlog.takeOverdue(at: 60_000)
@@ -59,11 +59,39 @@ struct ProviderBacklogTests {
         #expect(backlog.admits(at: 1700))
     }
 
+    @Test("Behind a shard, deliveries keep their place while answers come, and no caller waits")
+    func behindShard() {
+        var backlog = backlog()
+        backlog.sent(10, ofShard: true, at: 0)
+        for number in 0..<4 { backlog.add(number, at: 0) }
+        #expect(!backlog.isPressing)
+        #expect(!backlog.admits(at: 0))
+        for time in stride(from: Int64(50), through: 5000, by: 50) {
+            backlog.answered(ofShard: true, at: time)
+            backlog.sent(1, ofShard: true, at: time)
+            let overdue = backlog.takeOverdue(at: time + 500)
+            #expect(overdue.isEmpty)
+        }
+        let overdue = backlog.takeOverdue(at: 5501)
+        #expect(overdue == [0, 1, 2, 3], "the provider is silent")
+    }
+
+    @Test("The silence of a provider begins with its first request")
+    func silence() {
+        var backlog = backlog()
+        backlog.sent(10, ofShard: true, at: 60_000)
+        backlog.add(1, at: 0)
+        let early = backlog.takeOverdue(at: 60_500)
+        #expect(early.isEmpty)
+        let late = backlog.takeOverdue(at: 60_501)
+        #expect(late == [1])
+    }
+
     @Test("Released deliveries come due as fast as the provider answers, within a minute")
     func pace() {
         var backlog = backlog()
         backlog.sent(2000, at: 0)
-        for _ in 0..<1000 { backlog.answered() }
+        for _ in 0..<1000 { backlog.answered(at: 1000) }
         let delays = (0..<1000).map { _ in backlog.delay(at: 1000) }
         #expect(delays == delays.sorted())
         #expect(delays[0] >= 1000)

@@ -6,6 +6,9 @@
 /// bring more: to release rows and claim them again costs three times as much as sending them. If
 /// the provider is slow, it must not hold up the others (promises 7 and 8). Then only a few rows
 /// wait here for a short time, and the rest is released, due at the pace of the provider's answers.
+///
+/// A push to many named devices fills the share as fast as its provider answers. The few rows that
+/// wait behind it keep their place as long as answers come, and no caller waits for them.
 struct ProviderBacklog<Element> {
     /// How long a row waits for a slow provider.
     static var timeLimit: Int64 { 500 }
@@ -23,7 +26,11 @@ struct ProviderBacklog<Element> {
     let share: Int
     private var rows: ContiguousArray<(element: Element, since: Int64)> = []
     private var head = 0
+    /// The requests without an answer, of shards as well.
     private(set) var unanswered = 0
+    private var unansweredOfShards = 0
+    /// The time of the last answer, or of the first request after all were answered.
+    private var heardAt: Int64 = 0
     /// Answers since `countedSince`.
     private var answers = 0
     private var countedSince: Int64 = 0
@@ -41,34 +48,44 @@ struct ProviderBacklog<Element> {
 
     // MARK: The provider
 
-    mutating func sent(_ count: Int, at now: Int64) {
+    mutating func sent(_ count: Int, ofShard: Bool = false, at now: Int64) {
         if unanswered == 0 {
             answers = 0
             countedSince = now
+            heardAt = now
         } else if now - countedSince > Self.paceWindow {
             answers /= 2
             countedSince = now - Self.paceWindow / 2
         }
         unanswered += count
+        if ofShard { unansweredOfShards += count }
     }
 
-    mutating func answered() {
+    mutating func answered(ofShard: Bool = false, at now: Int64) {
         unanswered = max(0, unanswered - 1)
+        if ofShard { unansweredOfShards = max(0, unansweredOfShards - 1) }
         answers += 1
+        heardAt = now
     }
 
-    /// Whether the rows here wait for the provider.
-    private var isProviderSlow: Bool { unanswered * 2 >= share }
+    /// Whether the rows here wait for the provider, and not for Postgres.
+    private var waitsForProvider: Bool { unanswered * 2 >= share }
+
+    /// Whether the provider is slow: rows alone fill the share, or it is silent.
+    private func isProviderSlow(at now: Int64) -> Bool {
+        (unanswered - unansweredOfShards) * 2 >= share
+            || waitsForProvider && now - heardAt > Self.timeLimit
+    }
 
     // MARK: Waiting rows
 
     /// Whether one more row may wait here.
     func admits(at now: Int64) -> Bool {
-        !isProviderSlow || count < limit && now >= closedUntil
+        !waitsForProvider || count < limit && now >= closedUntil
     }
 
     /// Whether callers that bring more should wait as well.
-    var isPressing: Bool { count >= limit && !isProviderSlow }
+    var isPressing: Bool { count >= limit && !waitsForProvider }
 
     mutating func add(_ element: Element, at now: Int64) { rows.append((element, now)) }
 
@@ -86,7 +103,9 @@ struct ProviderBacklog<Element> {
     /// Takes all rows if the first has waited too long for a slow provider. Admits no more rows
     /// until the provider should have answered its requests.
     mutating func takeOverdue(at now: Int64) -> [Element] {
-        guard !isEmpty, isProviderSlow, now - rows[head].since > Self.timeLimit else { return [] }
+        guard !isEmpty, now - rows[head].since > Self.timeLimit, isProviderSlow(at: now) else {
+            return []
+        }
         let wait = Int64(Double(unanswered) / pace(now) * 1000)
         closedUntil = now + min(max(wait, Self.shortestWait), Self.longestWait)
         return take(count)

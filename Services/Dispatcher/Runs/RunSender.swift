@@ -273,12 +273,21 @@ final class RunSender {
             let (health, platform) = (route.health, route.platform)
             let started = ContinuousClock.now
             if isInBacklog {
-                health.backlog.sent(positions.count, at: MonotonicInstant.now().milliseconds)
+                health.backlog.sent(
+                    positions.count,
+                    ofShard: shard != nil,
+                    at: MonotonicInstant.now().milliseconds
+                )
             }
             run.reached(.rendered, positions, at: started)
             meters.inFlight.add(positions.count)
             let completion = DispatchLoop.callback { (index: Int, answer: ProviderAnswer) in
-                if isInBacklog { health.backlog.answered() }
+                if isInBacklog {
+                    health.backlog.answered(
+                        ofShard: shard != nil,
+                        at: MonotonicInstant.now().milliseconds
+                    )
+                }
                 self.answered(
                     positions[index],
                     of: run,
