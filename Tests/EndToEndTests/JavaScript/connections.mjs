@@ -464,6 +464,9 @@ async function examplePage() {
   try {
     const state = (text) => until("the state " + text, async () =>
       (await page.value("document.getElementById('state')?.textContent")) === text || undefined);
+    // Before the script runs, a click would send the empty form.
+    await until("the page's script", async () =>
+      (await page.value("Boolean(document.getElementById('form')?.onsubmit)")) || undefined);
     await state("not connected");
     await page.value("document.querySelector('button').click()");
     await state("connected");
