@@ -30,6 +30,26 @@ extension EndToEndTests {
                 """
         }
 
+        /// Returns a statement that holds a token, so that no import can write it.
+        private static func holding(_ token: String, seconds: Int) -> String {
+            """
+            SELECT count(pg_advisory_lock(
+                hashtextextended(current_schema() || 'token shop \(token)', 0)));
+            SELECT pg_sleep(\(seconds))
+            """
+        }
+
+        private static let holders = """
+            SELECT pid FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event = 'PgSleep'
+            """
+
+        private static func waitForHolder(on database: TestDatabase) async throws {
+            _ = try await eventually("the lock is held") {
+                try await database.query(holders).isEmpty ? nil : true
+            }
+        }
+
         @Test(
             "An import that is killed again and again has each line once, and reports each rejection"
         )
@@ -113,6 +133,12 @@ extension EndToEndTests {
                 try await carillon.says("app", "create", "shop")
                 let lines = (0..<30_000).map { Self.line($0) }.joined(separator: "\n")
                 try await Self.withFile(lines) { path in
+                    // It cannot end before the signal.
+                    let last = try #require(
+                        try JSONValue.parse(Self.line(29_999))["deviceToken"]?.string
+                    )
+                    async let holder = carillon.database.query(Self.holding(last, seconds: 60))
+                    try await Self.waitForHolder(on: carillon.database)
                     let process = try await carillon.start("import", "leancloud", "shop", path)
                     _ = try await eventually("the import advances") {
                         try await carillon.database.query(
@@ -121,6 +147,10 @@ extension EndToEndTests {
                         .isEmpty ? nil : true
                     }
                     process.signal(SIGINT)
+                    _ = try await carillon.database.query(
+                        "SELECT count(pg_terminate_backend(pid)) FROM (\(Self.holders)) h"
+                    )
+                    _ = try? await holder
                     #expect(await process.exit() == .status(130))
                     #expect(process.lines(of: .errors).contains { $0.contains("the same command") })
                     let other = try await carillon(
@@ -208,22 +238,8 @@ extension EndToEndTests {
             try await withOperator { carillon in
                 try await carillon.says("migrate")
                 try await carillon.says("app", "create", "shop")
-                async let holder = carillon.database.query(
-                    """
-                    SELECT count(pg_advisory_lock(
-                        hashtextextended(current_schema() || 'token shop \(held)', 0)));
-                    SELECT pg_sleep(3)
-                    """
-                )
-                _ = try await eventually("the lock is held") {
-                    try await carillon.database.query(
-                        """
-                        SELECT 1 FROM pg_stat_activity
-                        WHERE datname = current_database() AND wait_event = 'PgSleep'
-                        """
-                    )
-                    .isEmpty ? nil : true
-                }
+                async let holder = carillon.database.query(Self.holding(held, seconds: 3))
+                try await Self.waitForHolder(on: carillon.database)
                 try await Self.withFile(lines) { path in
                     let end = try await carillon.json("import", "leancloud", "shop", path)
                     #expect(end["imported"]?.integer == count)
