@@ -2,23 +2,24 @@
 
 CPython 3.11 counts the parser's depth once for all threads: where a finalizer lets another thread parse
 meanwhile, one of the two ends with "AST constructor recursion depth mismatch". Schemathesis parses the
-source of lambdas for its texts, in each of its workers.
+source of lambdas for its texts in each of its workers, and imports modules there, which are parsed too.
 """
 
-import ast
+import builtins
 import sys
 import threading
 
-parse = ast.parse
+compile_now = builtins.compile
 turn = threading.RLock()
 
 
-def parse_alone(*arguments, **options):
+def compile_alone(*arguments, **options):
     with turn:
-        return parse(*arguments, **options)
+        return compile_now(*arguments, **options)
 
 
-ast.parse = parse_alone
+# `ast.parse` and imports call it.
+builtins.compile = compile_alone
 
 from schemathesis.cli import schemathesis  # noqa: E402
 
