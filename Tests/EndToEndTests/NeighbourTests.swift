@@ -196,7 +196,7 @@ extension EndToEndTests {
                 for number in 2...4 {
                     try await stack.send(event(quiet, one))
                     // A request that hangs is given up after 20 s, which would free its slot.
-                    _ = try await eventually("the phone rings", within: .seconds(10)) {
+                    _ = try await eventually("the phone has the push", within: .seconds(10)) {
                         let all = try await stack.simulator.received(for: phone)
                         return all.count >= number ? all : nil
                     }
