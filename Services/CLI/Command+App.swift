@@ -27,19 +27,7 @@ extension Command {
         let keys = try context.masterKeys()
         let database = try await context.database()
         try await database.apps.create(
-            StoredApp(
-                id: id,
-                appKeySealed: try keys.seal(
-                    Array(appKey.utf8),
-                    context: StoredApp.appKeyContext(id)
-                ),
-                appKeyDigest: sha256(Array(appKey.utf8)),
-                masterKeySealed: try keys.seal(
-                    Array(masterKey.utf8),
-                    context: StoredApp.masterKeyContext(id)
-                ),
-                masterKeyDigest: sha256(Array(masterKey.utf8))
-            )
+            StoredApp(id: id, appKey: appKey, masterKey: masterKey, by: keys)
         )
         try await context.audit("app create", id)
         return arguments.answer(

@@ -130,6 +130,44 @@ extension EndToEndTests {
             #expect(check?["detail"]?.string?.contains("1 of 5") == true)
         }
 
+        @Test("Commands make an app whose credentials each provider accepts")
+        func commands() async throws {
+            let bench = try await Bench()
+            let app = TestEnvironment.unique("app-")
+            let folder = try #require(bench.stack.environment["PROVIDER_CA_FILE"])
+                .dropLast("/ca.pem".count)
+            func account(_ name: String) throws -> JSONValue {
+                let data = try #require(FileManager.default.contents(atPath: "\(folder)/\(name)"))
+                return try JSONValue.parse([UInt8](data))
+            }
+            let apns = try account("apns.json")
+            let wns = try account("wns.json")
+            let secret = try bench.stack.write(wns["clientSecret"]?.string ?? "", to: "\(app).wns")
+            for command in [
+                ["app", "create", app],
+                [
+                    "credentials", "set", "apns", app, "--topic", "com.example.shop",
+                    "--key-file", "\(folder)/apns.p8", "--key-id", apns["keyId"]?.string ?? "",
+                    "--team-id", apns["teamId"]?.string ?? "",
+                ],
+                [
+                    "credentials", "set", "fcm", app, "--service-account-file",
+                    "\(folder)/service-account.json",
+                ],
+                [
+                    "credentials", "set", "wns", app, "--client-id", wns["clientId"]?.string ?? "",
+                    "--client-secret-file", secret, "--tenant", wns["tenant"]?.string ?? "",
+                ],
+            ] {
+                _ = try await carillon(bench, command).successful("\(command.prefix(3))")
+            }
+            let checked = try await carillon(bench, ["credentials", "check", app, "--json"])
+                .successful("check")
+            let checks = try JSONValue.parse(checked)["checks"]?.array ?? []
+            #expect(checks.map { $0["provider"]?.string } == ["apns", "fcm", "wns"])
+            #expect(checks.allSatisfy { $0["status"] == "ok" })
+        }
+
         @Test(
             "Each provider is asked to check a credential, and a rejected one is named"
         )

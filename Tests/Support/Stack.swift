@@ -187,88 +187,11 @@ package final class Stack: Sendable {
             .successful("carillon \(arguments.prefix(3).joined(separator: " "))")
     }
 
-    // MARK: - Apps
-
-    package struct App: Sendable {
-        package let id: String
-        package let appKey: String
-        package let masterKey: String
-        package let bundleID = "com.example.bells"
-
-        package var clientHeaders: [String: String] { ["X-LC-Id": id, "X-LC-Key": appKey] }
-        package var masterHeaders: [String: String] {
-            ["X-LC-Id": id, "X-LC-Key": "\(masterKey),master"]
-        }
-    }
-
-    /// Makes a new app with credentials for all three providers.
-    package func makeApp(named name: String? = nil) async throws -> App {
-        let id = name ?? TestEnvironment.unique("app-")
-        let created = try JSONValue.parse(try await carillon("app", "create", id, "--json"))
-        guard let appKey = created["appKey"]?.string, let masterKey = created["masterKey"]?.string
-        else { throw TestFailure("app create told no keys") }
-        let app = App(id: id, appKey: appKey, masterKey: masterKey)
-        try await setAPNsKey(of: id, topic: app.bundleID)
-        let wns = try credentials("wns.json")
-        let directory = "\(folder)/credentials"
-        try await carillon(
-            "credentials",
-            "set",
-            "fcm",
-            id,
-            "--service-account-file",
-            "\(directory)/service-account.json"
-        )
-        let secret = "\(folder)/\(id).wns"
-        try (wns["clientSecret"]?.string ?? "")
-            .write(toFile: secret, atomically: true, encoding: .utf8)
-        try await carillon(
-            "credentials",
-            "set",
-            "wns",
-            id,
-            "--client-id",
-            wns["clientId"]?.string ?? "",
-            "--client-secret-file",
-            secret,
-            "--tenant",
-            wns["tenant"]?.string ?? ""
-        )
-        return app
-    }
-
-    /// Gives an app the simulator's APNs key for a topic.
-    package func setAPNsKey(of app: String, topic: String) async throws {
-        let apns = try credentials("apns.json")
-        try await carillon(
-            "credentials",
-            "set",
-            "apns",
-            app,
-            "--topic",
-            topic,
-            "--key-file",
-            "\(folder)/credentials/apns.p8",
-            "--key-id",
-            apns["keyId"]?.string ?? "",
-            "--team-id",
-            apns["teamId"]?.string ?? ""
-        )
-    }
-
     /// Writes a file that is removed with the stack, and returns its path.
     package func write(_ text: String, to name: String) throws -> String {
         let path = "\(folder)/\(name)"
         try text.write(toFile: path, atomically: true, encoding: .utf8)
         return path
-    }
-
-    private func credentials(_ name: String) throws -> JSONValue {
-        let path = "\(folder)/credentials/\(name)"
-        guard let data = FileManager.default.contents(atPath: path) else {
-            throw TestFailure("the simulator wrote no \(name)")
-        }
-        return try JSONValue.parse([UInt8](data))
     }
 
     // MARK: - Events and their outcomes
@@ -293,41 +216,32 @@ package final class Stack: Sendable {
     /// Returns the push of an event as `carillon push show --json` prints it, once no delivery is
     /// pending.
     package func finishedPush(event id: String) async throws -> JSONValue {
-        try await eventually("the push of event \(id) is finished") {
-            let answer = try await run(
-                Self.executable("carillon"),
-                ["push", "show", "--event", id, "--json"],
-                environment: environment
+        let quoted = id.replacingOccurrences(of: "'", with: "''")
+        return try await eventually("the push of event \(id) is finished") {
+            let rows = try await database.query(
+                """
+                select 1 from pushes where event_id = '\(quoted)' and status = 'done' and pending = 0
+                union all select 1 from event_pushes where event_id = '\(quoted)'
+                """
             )
-            guard answer.exit == .status(0), let push = try? JSONValue.parse(answer.output),
-                push["pending"]?.integer == 0, push["status"]?.string == "done"
-            else { return nil }
-            return push
+            // A program for each question would delay what is waited for.
+            guard !rows.isEmpty else { return nil }
+            let push = try JSONValue.parse(
+                try await carillon("push", "show", "--event", id, "--json")
+            )
+            return push["pending"]?.integer == 0 && push["status"]?.string == "done" ? push : nil
         }
     }
 
     /// Cancels a push, as an operator does.
     package func cancel(push id: String) async throws {
-        let loop = try EventLoop(name: "cancel")
-        let door = PushDatabase(DatabaseConfiguration(uri: database.url), on: loop)
-        let result = try await door.pushes.cancel(id)
-        await door.close()
-        await loop.stop()
+        let result = try await withStores { stores, _ in try await stores.pushes.cancel(id) }
         guard result?.status == .cancelled else { throw TestFailure("no push was cancelled") }
     }
 
     /// Returns a key of the services that belongs to the database.
     package func derivedKey(for purpose: String) async throws -> [UInt8] {
-        let loop = try EventLoop(name: "key")
-        let door = PushDatabase(
-            DatabaseConfiguration(uri: database.url),
-            keys: try KeyRing(environment["CARILLON_MASTER_KEYS"] ?? ""),
-            on: loop
-        )
-        let result = await Task { try await door.derivedKey(for: purpose) }.result
-        await door.close()
-        await loop.stop()
-        return try result.get()
+        try await withStores { stores, _ in try await stores.derivedKey(for: purpose) }
     }
 
     /// Returns the outcomes of one event, once there are this many.

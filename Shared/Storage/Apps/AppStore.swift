@@ -1,3 +1,4 @@
+package import Cryptography
 package import JSON
 package import Postgres
 package import PushCore
@@ -31,6 +32,18 @@ package struct StoredApp: Sendable, Equatable {
         self.masterKeyDigest = masterKeyDigest
         self.settings = settings
         self.createdAt = createdAt
+    }
+
+    /// Makes a new app with these keys, which are sealed under the key ring.
+    package init(id: String, appKey: String, masterKey: String, by keys: KeyRing) throws {
+        let (appBytes, masterBytes) = (Array(appKey.utf8), Array(masterKey.utf8))
+        self.init(
+            id: id,
+            appKeySealed: try keys.seal(appBytes, context: Self.appKeyContext(id)),
+            appKeyDigest: sha256(appBytes),
+            masterKeySealed: try keys.seal(masterBytes, context: Self.masterKeyContext(id)),
+            masterKeyDigest: sha256(masterBytes)
+        )
     }
 
     package var fieldsVersion: FieldsVersion {
