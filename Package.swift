@@ -30,8 +30,9 @@ let testSettings =
 /// build: so are the tests and the demo built, but never an image or what is measured. They do most
 /// of the services' work in tests, and tests bound the time of patterns, schemas and parsers.
 let optimizedModules: Set<String> = [
-    "Compression", "Cryptography", "EventLoop", "HTTP2", "HTTPServer", "Importing", "JSON",
-    "JSONSchema", "Observability", "Postgres", "RealmSync", "RegularExpressions", "XML",
+    "Compression", "Cryptography", "EventLoop", "HTTP2", "HTTPServer", "HTTPTransport",
+    "Importing", "JSON", "JSONSchema", "Kafka", "Observability", "Postgres", "PushCore",
+    "RealmSync", "RegularExpressions", "RemoteConfig", "Support", "XML",
 ]
 
 func settings(of module: String) -> [SwiftSetting] {
