@@ -12,6 +12,16 @@ extension EndToEndTests {
         .timeLimit(.minutes(3))
     )
     struct CredentialsTests {
+        /// The folder of the simulator's credentials.
+        private static func folder(_ bench: Bench) -> String {
+            "\(bench.stack.folder)/credentials"
+        }
+
+        private static func account(_ name: String, in folder: String) throws -> JSONValue {
+            let data = try #require(FileManager.default.contents(atPath: "\(folder)/\(name)"))
+            return try JSONValue.parse([UInt8](data))
+        }
+
         /// Sets a credential for another topic of the app, with the simulator's key or an unknown
         /// one.
         private func set(
@@ -20,10 +30,8 @@ extension EndToEndTests {
             isKnown: Bool = true,
             _ more: String...
         ) async throws -> ProgramAnswer {
-            let folder = try #require(bench.stack.environment["PROVIDER_CA_FILE"])
-                .dropLast("/ca.pem".count)
-            let data = try #require(FileManager.default.contents(atPath: "\(folder)/apns.json"))
-            let account = try JSONValue.parse([UInt8](data))
+            let folder = Self.folder(bench)
+            let account = try Self.account("apns.json", in: folder)
             var file = "\(folder)/apns.p8"
             if !isKnown {
                 file = "/tmp/" + TestEnvironment.unique("carillon-key-")
@@ -134,14 +142,9 @@ extension EndToEndTests {
         func commands() async throws {
             let bench = try await Bench()
             let app = TestEnvironment.unique("app-")
-            let folder = try #require(bench.stack.environment["PROVIDER_CA_FILE"])
-                .dropLast("/ca.pem".count)
-            func account(_ name: String) throws -> JSONValue {
-                let data = try #require(FileManager.default.contents(atPath: "\(folder)/\(name)"))
-                return try JSONValue.parse([UInt8](data))
-            }
-            let apns = try account("apns.json")
-            let wns = try account("wns.json")
+            let folder = Self.folder(bench)
+            let apns = try Self.account("apns.json", in: folder)
+            let wns = try Self.account("wns.json", in: folder)
             let secret = try bench.stack.write(wns["clientSecret"]?.string ?? "", to: "\(app).wns")
             for command in [
                 ["app", "create", app],

@@ -45,23 +45,17 @@ extension Stack {
             try await stores.apps.create(
                 StoredApp(id: app.id, appKey: app.appKey, masterKey: app.masterKey, by: keys)
             )
-            let credentials = [
-                (Platform.apns, app.bundleID, apns.secret, apns.summary),
-                (.fcm, "", fcm.secret, fcm.summary), (.wns, "", wns.secret, wns.summary),
-            ]
-            for (platform, name, secret, summary) in credentials {
-                try await stores.credentials.set(
-                    StoredCredential(
-                        sealing: secret,
-                        summary: summary,
-                        app: app.id,
-                        platform: platform,
-                        name: name,
-                        isDefault: false,
-                        by: keys
-                    )
-                )
-            }
+            try await Self.keep(
+                .apns,
+                app.bundleID,
+                apns.secret,
+                apns.summary,
+                app.id,
+                stores,
+                keys
+            )
+            try await Self.keep(.fcm, "", fcm.secret, fcm.summary, app.id, stores, keys)
+            try await Self.keep(.wns, "", wns.secret, wns.summary, app.id, stores, keys)
         }
         return app
     }
@@ -70,18 +64,30 @@ extension Stack {
     package func setAPNsKey(of app: String, topic: String) async throws {
         let key = try apnsKey(topic: topic)
         try await withStores { stores, keys in
-            try await stores.credentials.set(
-                StoredCredential(
-                    sealing: key.secret,
-                    summary: key.summary,
-                    app: app,
-                    platform: .apns,
-                    name: topic,
-                    isDefault: false,
-                    by: keys
-                )
-            )
+            try await Self.keep(.apns, topic, key.secret, key.summary, app, stores, keys)
         }
+    }
+
+    private static func keep(
+        _ platform: Platform,
+        _ name: String,
+        _ secret: JSONObject,
+        _ summary: JSONObject,
+        _ app: String,
+        _ stores: PushDatabase,
+        _ keys: KeyRing
+    ) async throws {
+        try await stores.credentials.set(
+            StoredCredential(
+                sealing: secret,
+                summary: summary,
+                app: app,
+                platform: platform,
+                name: name,
+                isDefault: false,
+                by: keys
+            )
+        )
     }
 
     private func apnsKey(topic: String) throws -> APNsCredential {
